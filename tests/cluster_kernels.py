@@ -34,10 +34,11 @@ def rows(blocks: int = 2, *, whole: bool = True, producer: bool = True, persiste
     return lk.set_options(knl, persistent=persistent) if persistent else knl
 
 
-def squares(start: str = "32*t", condition: str = "", bound: str = "m") -> lk.LoopKernel:
+def squares(start: str = "32*t", condition: str = "", bound: str = "m", others: int = 0) -> lk.LoopKernel:
     """The squares of the elements of tiles of *x*, for blocks *b* in pairs *c*.
 
     :arg start: the first row of a tile; *condition*: of its elements that are not 0; *bound*: the number of tiles.
+    :arg others: the blocks, for each *c*, that another statement needs; 0: there is none.
     """
     knl = lk.make_kernel(
         ["{[c, b]: 0<=c<n and 0<=b<2}", f"{{[t]: 0<=t<{bound}}}", "{[r, k, i]: 0<=r,k,i<32}"], f"""
@@ -56,5 +57,16 @@ def squares(start: str = "32*t", condition: str = "", bound: str = "m") -> lk.Lo
         """, [lk.GlobalArg("x", np.float32, "rows, 32"), lk.GlobalArg("tops", np.int32, "n, 2"),
               lk.GlobalArg("y", np.float32, "n, 2, most, 32"), lk.ValueArg("last", np.int32), "..."], name="squares",
         assumptions="n >= 1 and rows >= 32 and most >= 1")
+    if others:
+        more = lk.make_kernel(f"{{[d, e]: 0<=d<{others}*n and 0<=e<32}}", "z[d, e] = 0", [
+            lk.GlobalArg("z", np.float32, f"{others}*n, 32"), "..."], name="more")
+        knl = lk.tag_inames(lk.fuse_kernels([more, knl]), "d:g.0, e:l.0")
     knl = lk.tag_inames(knl, "c:g.0, b:g.0, i:l.0")
     return lk.specialize_warps(lk.tensorize(knl, "copy", "tma.load", "r, k"), "copy")
+
+
+def product(blocks: int = 2, store: str = "tma", persistent: int = 0, rows: int = 64) -> lk.LoopKernel:
+    """A product by warpgroups of bfloat16 matrices; blocks of a cluster share the strips of the second one."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(rows, 64, 64), group=blocks, store=store)
+    knl = lk.set_options(knl, persistent=persistent)
+    return lk.cluster(lk.assume(knl, f"n % {rows*blocks} = 0"), "i_block", blocks)

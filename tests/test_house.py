@@ -192,7 +192,7 @@ INSTRUCTIONS = {
         "transform.engines", "transform.pipelining")),
     "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
         "lowering.groups", "lowering.barriers", "lowering.waits", "verification.races",
-        "verification.validation_order")),
+        "verification.validation_tiles")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
@@ -208,14 +208,18 @@ INSTRUCTIONS = {
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
-        "verification.validation_order", "verification.validation_clusters", "instructions.turns")),
+        "verification.validation_precedence", "verification.validation_tiles", "verification.validation_clusters",
+        "instructions.turns")),
     "turns": (r"instructions\.turns|begin_turn|end_turn|start_turns", (
         "transform.warps", "lowering.turns", "verification.turns")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
-        "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
+        "instructions.tma", "instructions.tma_multicast", "instructions.tma_store", "transform.boxes",
+        "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
         "transform.tensorize", "transform.engines", "transform.warps", "transform.clusters", "lowering.phases",
-        "verification.validation_clusters")),
+        "verification.validation_clusters", "instructions.tma_multicast")),
+    "tma_multicast": (r"TmaMulticast|load_share", (
+        "transform.clusters", "verification.validation_clusters")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
@@ -287,7 +291,7 @@ def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
 
 #: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked,
 #: with the nests of loops in it, and the types of names.
-CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "scheduled", "types")}
+CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "scheduled", "stored", "types")}
 
 #: The check of races asks for what must wait, and what a wait covers, too, as relations that barriers are placed by.
 #: The checks of a kernel lower it, and reach everything.

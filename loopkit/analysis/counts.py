@@ -112,7 +112,8 @@ class MemAccess(_CountKey):
 class Synchronization(_CountKey):
     """A kind of synchronization.
 
-    :ivar kind: ``"kernel_launch"``, ``"barrier_local"`` (of a block) or ``"barrier_warp"``.
+    :ivar kind: ``"kernel_launch"``, ``"barrier_cluster"``, ``"barrier_local"`` (of a block) or
+        ``"barrier_warp"``.
     """
 
     kind: str | None = None

@@ -11,7 +11,8 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.extents import extent_from, first_value, has_greatest, has_least
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds, without_covered
+from loopkit.poly.sets import InstanceSet, Set, equalities
+from loopkit.poly.unions import in_plain_bounds, without_covered
 
 
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:

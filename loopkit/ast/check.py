@@ -121,7 +121,7 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
             yield from ((x, c) for x, c in _divergent(producers, divergent, node, alone)
                         if not (isinstance(x, Assign) or (isinstance(x, Sync) and x.scope is Scope.THREAD)))
             yield from ((x, node) for x in nodes_in(others)
-                        if isinstance(x, Sync) and x.scope is Scope.BLOCK and x.threads != threads)
+                        if isinstance(x, Sync) and x.scope >= Scope.BLOCK and x.threads != threads)
             yield from _divergent(others, divergent, cause, alone)
         case If():
             inside = cause or (node if variables(node.condition) & divergent else None)

@@ -1,15 +1,15 @@
 """The loop program after scheduling: its nodes, and the hardware instructions that they carry."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
-import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.assumed import Assumed
 from loopkit.ast.phases import Phase
 from loopkit.ast.tensor_maps import TensorMap
@@ -20,8 +20,6 @@ Commuting = tuple[p.Variable | p.Subscript, str | None]
 
 #: An access or a place of a launch.
 E = TypeVar("E", bound=Hashable)
-V = TypeVar("V")
-N = TypeVar("N", int, np.ndarray)
 
 
 class Scope(IntEnum):
@@ -31,6 +29,7 @@ class Scope(IntEnum):
     WARP = 1
     WARPGROUP = 2
     BLOCK = 3
+    CLUSTER = 4
 
 
 class Completion(Enum):
@@ -76,8 +75,7 @@ class Instruction:
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
     :cvar executes_loops: it executes an assignment with the loops around it.
-    :cvar loads_for_others: a thread may load an element for another thread of its scope; *stores_for_others*: it may
-        store one.
+    :cvar for_others: the accesses, ``"loads"`` or ``"stores"``, that a thread may make for another one of its scope.
     :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar asynchronous_proxy: it accesses shared memory through the asynchronous proxy, and not the generic one.
     :cvar asynchronous_registers: it accesses registers of its threads later than other instructions do.
@@ -88,8 +86,7 @@ class Instruction:
     scope: ClassVar[Scope] = Scope.THREAD
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     executes_loops: ClassVar[bool] = False
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = False
     asynchronous_registers: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
@@ -105,11 +102,6 @@ class Instruction:
     def accessing(self, *, stores: bool, loads: tuple[str, ...]) -> Instruction:
         """For a temporary's instruction: that of an assignment that stores to it, or loads from the arrays *loads*."""
         return self
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks of a cluster that execute it together; 1: each block does on its own."""
-        return 1
 
     @property
     def operands(self) -> tuple[Expression, ...]:
@@ -290,8 +282,8 @@ class Sync:
         """A short description."""
         own = [title for i in self.instructions for title in i.titles]
         if self.scope is not Scope.THREAD:
-            own.append("warp barrier" if self.scope is Scope.WARP else
-                       f"barrier of {self.threads} threads" if self.threads else "barrier")
+            own.append(f"barrier of {self.threads} threads" if self.threads else
+                       "barrier" if self.scope is Scope.BLOCK else f"{self.scope.name.lower()} barrier")
         return ", ".join(own)
 
 
@@ -358,59 +350,6 @@ def own_instructions(node: Node) -> tuple[Instruction, ...]:
     if isinstance(node, For | Region):
         return () if node.instruction is None else (node.instruction,)
     return node.instructions if isinstance(node, Assign | Sync) else ()
-
-
-@dataclass(frozen=True)
-class Swizzle:
-    """A permuted layout of shared memory: column *c* of row *r* is stored at ``c ^ chunk*(r // every mod period)``.
-
-    The column is the fastest axis. The numbers are powers of two.
-
-    :ivar axis: the number of the row axis, among all axes of the array.
-    :ivar row_axes: the number of axes that count the rows together: *axis*, and those before it in memory.
-    :ivar every: the number of neighbouring rows that have the same permutation.
-    """
-
-    axis: int
-    chunk: int
-    period: int
-    row_axes: int = 1
-    every: int = 1
-
-    def __str__(self) -> str:
-        times = f"{self.chunk}*" if self.chunk > 1 else ""
-        rows = f"axis {self.axis}" if self.row_axes == 1 else f"row of the {self.row_axes} axes up to {self.axis}"
-        return f"columns ^ {times}({rows}{f' // {self.every}' if self.every > 1 else ''} mod {self.period})"
-
-    def mask(self, row: N) -> N:
-        """The bits of the column that change in *row*, a number or several."""
-        return self.chunk*(row // self.every % self.period)
-
-    def counted(self, of_axes: Sequence[V]) -> Sequence[V]:
-        """The values *of_axes*, in the order of memory, of those that count the rows."""
-        return of_axes[self.axis - self.row_axes + 1:self.axis + 1]
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array that a function declares: shared by a block, or private to a thread.
-
-    :ivar across_regions: it is private and keeps its value from one region to another.
-    :ivar thread_axes: if not 0, an array in warp registers, and not *shared*: this many trailing axes have an element
-        for each thread of the block. Warp instructions read it from other lanes.
-    :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
-    :ivar initializer: the elements of a constant array, the last axis fastest; ``()``: statements write the elements.
-    """
-
-    name: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    shared: bool
-    across_regions: bool = False
-    thread_axes: int = 0
-    note: str = ""
-    swizzle: Swizzle | None = None
-    initializer: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

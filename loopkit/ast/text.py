@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.nodes import (
-    Array,
     Assign,
     Block,
     Call,

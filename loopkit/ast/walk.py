@@ -11,7 +11,7 @@ from typing import Any, assert_never, overload
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync, Tiles
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, Tiles
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import array_of, conjuncts, map_children, substitute, variables
 from loopkit.poly.affine import add, is_quasi_affine
@@ -62,11 +62,6 @@ def expressions_of(node: Node) -> tuple[Expression, ...]:
             return ()
         case _:
             assert_never(node)
-
-
-def cluster_of(instructions: Iterable[Instruction]) -> int:
-    """The number of blocks of a cluster that execute *instructions* together; 1: each block does on its own."""
-    return max((i.blocks for i in instructions), default=1)
 
 
 def nodes_in(node: Node) -> Iterator[Node]:

@@ -16,6 +16,7 @@ from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
 from loopkit.instructions.boxes import BoxIssue
 from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.instructions.tma_multicast import TmaMulticastIssue
 from loopkit.instructions.tma_store import TmaAdd, TmaStoreIssue
 
 
@@ -48,9 +49,6 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
         elements = np.array([made.place(byte) // size for byte in range(0, made.bytes_of_box(size), size)])
         for lane in map(int, np.flatnonzero(s.mask)):
             place, box = int(s.lanes(first[0])[lane]), [int(s.lanes(value(s))[lane]) for value in start]
-            if (blocks := issue.box.blocks) > 1:        # the share of this block
-                rank, axis = s.block.number % blocks, issue.box.shared_axis
-                place, box[axis] = place + rank*len(elements), box[axis] + rank*made.traversed[axis]
             if place*size % made.alignment or place + len(elements) > len(cells.data):
                 raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple "
                                         f"of {made.alignment}, or ends outside.", check="emulation")
@@ -74,12 +72,19 @@ def load(nodes: Nodes, _: Region, issue: TmaLoadIssue) -> Step:
 
     def begin(s: Strand) -> None:
         for lane, box in boxes(s):
+            slot_of(s.block, issue.of.ring, int(s.lanes(slot(s))[lane])).start(partial(_copy_in, box))
+    return begin
+
+
+def multicast(nodes: Nodes, _: Region, issue: TmaMulticastIssue) -> Step:
+    """A thread starts the copy of its share to all blocks of the cluster, and waits for all shares."""
+    boxes, slot = _boxes_at(nodes, issue), nodes.expressions.value(issue.of.slot)
+
+    def begin(s: Strand) -> None:
+        for lane, box in boxes(s):
             number = int(s.lanes(slot(s))[lane])
             own = slot_of(s.block, issue.of.ring, number)
-            if issue.box.blocks == 1:
-                own.start(partial(_copy_in, box))
-                continue
-            own.expected += issue.box.blocks
+            own.expected += issue.instruction.blocks
             own.arrive(1)
             for block in s.block.cluster:
                 tile = block.memory[box.tile.name]

@@ -29,6 +29,7 @@ from loopkit.instructions.shuffle import Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.stmatrix import StMatrixIssue
 from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.instructions.tma_multicast import TmaMulticastIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
 from loopkit.instructions.turns import Turn
 from loopkit.instructions.vector_access import (
@@ -224,7 +225,8 @@ EMULATIONS: Emulations = {
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
     ArrivePhase: Emulation(sync=phases.arrive),
-    TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
+    TmaLoadIssue: Emulation(region=boxes.load), TmaMulticastIssue: Emulation(region=boxes.multicast),
+    TmaStoreIssue: Emulation(region=boxes.store),
     Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=matrices.product),
     LdMatrixIssue: Emulation(region=matrices.load), StMatrixIssue: Emulation(region=matrices.store),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),

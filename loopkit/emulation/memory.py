@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from loopkit.ast.nodes import Array
+from loopkit.ast.arrays import Array
 from loopkit.errors import BoundsError, VerificationError, cell_text
 from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.tuples import field_dtypes

@@ -23,7 +23,6 @@ from loopkit.ast.nodes import (
     Sync,
     Tiles,
 )
-from loopkit.ast.walk import cluster_of
 from loopkit.emulation.expressions import Compiler, Value
 from loopkit.emulation.memory import Lanes
 from loopkit.emulation.strands import Rendezvous, Run, Strand
@@ -254,8 +253,7 @@ class NodeCompiler:
         own = [sync(self, i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
         events = [(i, ended(self, i)) for i in node.instructions if (ended := self.emulation(i).ended) is not None]
         meeting = None if node.scope is Scope.THREAD else Rendezvous(
-            node.scope, node, node.title, threads=node.threads,
-            in_cluster=cluster_of(node.instructions) > 1)
+            node.scope, node, node.title, threads=node.threads)
 
         def run(s: Strand) -> Iterator[Rendezvous]:
             for step in own:

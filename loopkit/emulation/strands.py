@@ -96,7 +96,6 @@ class Rendezvous:
     :ivar place: the node of the loop program; *title*: its name for a reader.
     :ivar ready: for threads that wait for an event, and not for each other: has it happened?
     :ivar threads: the number of the first threads of a block that wait for each other; 0: all.
-    :ivar in_cluster: the threads of all blocks of a cluster wait for each other.
     """
 
     scope: Scope
@@ -105,7 +104,6 @@ class Rendezvous:
     act: Callable[[Strand], None] | None = None
     ready: Callable[[], bool] | None = None
     threads: int = 0
-    in_cluster: bool = False
 
 
 #: The execution of a part of a program by a strand, up to its end.
@@ -154,7 +152,7 @@ def run_blocks(blocks: Sequence[tuple[BlockState, Run]], names: Mapping[str, Lan
         block = task.strand.block
         together = _TOGETHER.get(task.waits.scope, task.waits.threads or block.threads)
         unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together and (
-            t.strand.block is block or (task.waits.in_cluster and t.strand.block in block.cluster))]
+            t.strand.block is block or (task.waits.scope is Scope.CLUSTER and t.strand.block in block.cluster))]
         if all(t.waits is not None and t.waits.place is task.waits.place for t in unit):
             meeting = task.waits
             for x in block.cluster or [block]:

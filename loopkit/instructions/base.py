@@ -134,7 +134,6 @@ class InstructionText:
     :ivar sync: the lines at a synchronisation of threads.
     :ivar assumes_layout: the text is correct only if arrays have the layout that the instruction assumes.
     :ivar element: a temporary's element in global memory; ``None``: that of its values.
-    :ivar in_cluster: the text for blocks of a cluster; ``None``: this one.
     """
 
     helpers: Mapping[str, Text] = field(default_factory=dict)
@@ -147,7 +146,6 @@ class InstructionText:
     sync: Callable[[Printer, Any, ValueRanges], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None
-    in_cluster: InstructionText | None = None
 
 
 #: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.

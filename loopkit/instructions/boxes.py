@@ -31,7 +31,7 @@ from loopkit.instructions.nests import (
 )
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply, subtract
+from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply, remainder, subtract
 from loopkit.poly.piecewise import params_where
 
 
@@ -46,7 +46,7 @@ class BoxCopy(NestInstruction):
     row: int = 0
 
     scope: ClassVar[Scope] = Scope.THREAD
-    loads_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = True
     capability: ClassVar[int] = 90
     combine: ClassVar[str | None] = None
@@ -63,19 +63,18 @@ class TmaBox:
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
     :ivar end: the first subscript along the map's open axis that is outside; ``None``: there is no such axis.
-    :ivar blocks: so many blocks of a cluster each copy a share of it, which the tensor map describes.
     """
 
     tensor_map: TensorMap
     tile: p.Subscript
     start: tuple[Expression, ...]
     end: Expression | None = None
-    blocks: int = 1
 
     @staticmethod
     def of(nest: Nest, tile: p.Subscript, source: p.Subscript, condition: Expression | None, blocks: int = 1) -> TmaBox:
         """The box of *nest*, which moves *source* in global memory to or from *tile* where *condition* holds.
 
+        :arg blocks: it is one of so many shares along its first axis: that of the block in its cluster.
         :raises NoMatchError: TMA cannot copy it.
         """
         open_axis, end = end_of(nest, source, condition) or (None, None)
@@ -92,14 +91,15 @@ class TmaBox:
         axes = axes_of_box(source, loops, f"'{source.aggregate}'")
         steps = steps_of_box(source, axes, f"'{source.aggregate}'")
         require_whole_rows(tile, memory, loops, [x for x in axes if x is not None])
-        start = {x: r.start for x, r in loops.items()}
+        start: dict[str, Expression] = {x: r.start for x, r in loops.items()}
         extents = tuple(1 if x is None else len(loops[x]) for x in axes)
         swizzle = swizzle_of(memory, array_of(tile))
-        if blocks > 1 and end is not None:
-            raise NoMatchError(f"{blocks} blocks cannot share a box of '{array_of(source)}' with an end of its own",
-                               "copy whole boxes, or leave out cluster")
         if blocks > 1:
             extents = _share_extents(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
+            axis, share = next((x, n) for x, n in zip(axes, extents, strict=True) if x is not None and n > 1)
+            block, count = nest.blocks[-1]
+            number = p.Variable(block) if count == blocks else remainder(p.Variable(block), blocks)
+            start[axis] = add(start[axis], multiply(share, number))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
         name = (f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
                 f"{'_to_end' if end is not None else ''}")
@@ -107,7 +107,7 @@ class TmaBox:
         tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps, known, open_axis)
         requirements(tensor_map, memory.dtype, len(axes))
         return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple),
-                      end, blocks)
+                      end)
 
     def __str__(self) -> str:
         end = f" to {to_text(self.end)} along axis {self.tensor_map.open_axis}" if self.end is not None else ""
@@ -116,14 +116,7 @@ class TmaBox:
     @property
     def extents(self) -> Mapping[str, int]:
         """The extents of the axes along which it has more than one element, by names."""
-        share = self.shared_axis
-        return {f"box_{k}": extent*(self.blocks if k == share else 1) for k, extent in enumerate(self.tensor_map.box)
-                if extent > 1 or (k == share and self.blocks > 1)}
-
-    @property
-    def shared_axis(self) -> int:
-        """The axis of the array along which blocks have shares."""
-        return next((k for k, extent in enumerate(self.tensor_map.box) if extent > 1), 0)
+        return {f"box_{k}": extent for k, extent in enumerate(self.tensor_map.box) if extent > 1}
 
     def require_end(self, end: tuple[int, Expression] | None) -> None:
         """:raises NoMatchError: *end*, an axis and a subscript along it, is another one than its own."""
@@ -174,7 +167,7 @@ class BoxIssue(Issue):
 
     noun: ClassVar[str] = "a copy of a box by TMA"
     scope: ClassVar[Scope] = Scope.THREAD
-    loads_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = True
 
     @property

@@ -4,18 +4,16 @@ The layouts are those of NVIDIA's "PTX ISA", section "Warp-level matrix load ins
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pymbolic.primitives as p
 
-from loopkit.ast.nodes import Region
-from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of
-from loopkit.instructions.base import InstructionText, Printer
-from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue, arguments_of_move, elements_of_copy
-from loopkit.instructions.nests import REGISTERS, Nest, NoMatchError, function_name, statement_of
+from loopkit.instructions.base import InstructionText
+from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue, elements_of_copy, move_lines
+from loopkit.instructions.nests import REGISTERS, Nest, NoMatchError, function_name
 from loopkit.kernel.data import AddressSpace
 
 
@@ -81,11 +79,5 @@ __device__ __forceinline__ void {function_name(load)}({targets},
 """
 
 
-def _ldmatrix_lines(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: ValueRanges) -> Iterator[str]:
-    if printer.annotate:
-        yield f"// {statement_of(region)}"
-    yield f"{function_name(issue.instruction)}({', '.join(arguments_of_move(printer, issue, bounds))});"
-
-
 CUDA = InstructionText({**REGISTERS, **{function_name(load): _ldmatrix_text(load) for load in LDMATRIX.values()}},
-                       region=_ldmatrix_lines)
+                       region=move_lines)

@@ -15,6 +15,7 @@ from typing import ClassVar
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
@@ -32,8 +33,10 @@ from loopkit.instructions.nests import (
     Passed,
     element_at,
     element_of_numbers,
+    function_name,
     range_of,
     require_registers,
+    statement_of,
     with_joined_digits,
 )
 from loopkit.poly.affine import add, affine_difference, digit_of, integer_factor, multiply
@@ -218,9 +221,10 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
 
 # CUDA
 
-def arguments_of_move(printer: Printer, issue: MatrixMoveIssue, bounds: ValueRanges) -> Iterator[str]:
-    """The arguments of the function: the words in registers, and the address of the row."""
+def move_lines(printer: Printer, region: Region, issue: MatrixMoveIssue, bounds: ValueRanges) -> Iterator[str]:
+    """The call of the function with the words in registers, and the address of the row."""
+    if printer.annotate:
+        yield f"// {statement_of(region)}"
     dtype = printer.dtype_of(issue.row)
-    for e in issue.registers[::max(WORD // dtype.itemsize, 1)]:
-        yield f"word_at({printer.place(e, bounds, dtype)})"
-    yield f"&{printer.place(issue.row, bounds, dtype)}"
+    words = [f"word_at({printer.place(e, bounds, dtype)})" for e in issue.registers[::max(WORD // dtype.itemsize, 1)]]
+    yield f"{function_name(issue.instruction)}({', '.join(words)}, &{printer.place(issue.row, bounds, dtype)});"

@@ -16,7 +16,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope, Swizzle
+from loopkit.ast.arrays import Swizzle
+from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope
 from loopkit.ast.tensor_maps import LINE, ROWS, SWIZZLES, UNIT, TensorMap
 from loopkit.expr.mappers import array_of, conjunction, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -88,7 +89,7 @@ class Nest:
     :ivar names: the constants in scope.
     :ivar reduced: the loops along which the assignment adds up values.
     :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent if it runs from 0;
-        lanes of a warp differ in the last ones.
+        lanes of a warp differ in the last ones. *blocks*: those on the first axis of the grid.
     :ivar memory: the memory of an array; *assumptions*: those about the sizes.
     :ivar condition: it assigns only where this holds, a condition inside of the loops.
     """
@@ -98,6 +99,7 @@ class Nest:
     names: Mapping[str, Expression]
     reduced: frozenset[str]
     lanes: tuple[tuple[str, int | None], ...]
+    blocks: tuple[tuple[str, int | None], ...]
     memory: Callable[[str], ElementMemory]
     assumptions: Set
     condition: Expression | None = None
@@ -156,7 +158,6 @@ class NestInstruction(Instruction):
     """An instruction that executes all iterations of a nest.
 
     :ivar name: its name, which a statement prints.
-    :cvar loads_for_others: a lane may load an element for another lane.
     :cvar has_condition: it executes nests with a condition inside of their loops.
     """
 
@@ -164,7 +165,7 @@ class NestInstruction(Instruction):
 
     scope: ClassVar[Scope] = Scope.WARP
     executes_loops: ClassVar[bool] = True
-    loads_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "loads"
     has_condition: ClassVar[bool] = False
 
     @property
@@ -225,7 +226,7 @@ class Issue(Instruction):
 
     noun: ClassVar[str] = "an instruction of a warp"
     scope: ClassVar[Scope] = Scope.WARP
-    loads_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "loads"
 
     instruction: NestInstruction
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import pymbolic.primitives as p
@@ -35,7 +35,6 @@ class StartPhases(Instruction):
     :ivar tiles: the temporaries that these copies write, or that the warps have read.
     :ivar empty: warps arrive, when they have read a tile.
     :ivar in_tiles: blocks run several places of the grid, so that threads count the phases of a slot themselves.
-    :ivar blocks: the blocks of a cluster that use the rings of each other.
     """
 
     ring: str
@@ -44,7 +43,6 @@ class StartPhases(Instruction):
     tiles: tuple[str, ...] = ()
     empty: bool = False
     in_tiles: bool = False
-    blocks: int = 1
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90
@@ -62,19 +60,12 @@ class StartPhases(Instruction):
 
 
 @dataclass(frozen=True)
-class WaitPhase(Instruction):
-    """A thread waits for the end of a phase."""
+class SyncOfPhase(Instruction):
+    """Threads wait for a phase, or have done their part of it."""
 
     of: Phase
 
-    noun: ClassVar[str] = "a wait for a phase"
-    completes: ClassVar[Completion | None] = Completion.PHASE
-    completes_for: ClassVar[Scope] = Scope.BLOCK
     capability: ClassVar[int] = 90
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return (f"wait for {self.of}",)
 
     @property
     def phase(self) -> Phase:
@@ -84,8 +75,21 @@ class WaitPhase(Instruction):
     def operands(self) -> tuple[Expression, ...]:
         return (self.of.number,)
 
-    def with_values(self, change: Callable[[Expression], Expression]) -> WaitPhase:
-        return WaitPhase(replace(self.of, number=add(change(self.of.number))))
+    def with_values(self, change: Callable[[Expression], Expression]) -> Self:
+        return replace(self, of=replace(self.of, number=add(change(self.of.number))))
+
+
+@dataclass(frozen=True)
+class WaitPhase(SyncOfPhase):
+    """A thread waits for the end of a phase."""
+
+    noun: ClassVar[str] = "a wait for a phase"
+    completes: ClassVar[Completion | None] = Completion.PHASE
+    completes_for: ClassVar[Scope] = Scope.BLOCK
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"wait for {self.of}",)
 
     def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
                   in_phase: Callable[[E, E], Map | None]) -> Map | None:
@@ -94,33 +98,20 @@ class WaitPhase(Instruction):
 
 
 @dataclass(frozen=True)
-class ArrivePhase(Instruction):
+class ArrivePhase(SyncOfPhase):
     """The threads of a warp have done their part of a phase; nothing happens if its number is negative.
 
     :ivar blocks: they arrive in so many blocks of a cluster, which all have the phase.
     """
 
-    of: Phase
     blocks: int = 1
 
     noun: ClassVar[str] = "an arrival"
     scope: ClassVar[Scope] = Scope.WARP
-    capability: ClassVar[int] = 90
 
     @property
     def titles(self) -> tuple[str, ...]:
         return (f"arrive for {self.of}",)
-
-    @property
-    def phase(self) -> Phase:
-        return self.of
-
-    @property
-    def operands(self) -> tuple[Expression, ...]:
-        return (self.of.number,)
-
-    def with_values(self, change: Callable[[Expression], Expression]) -> ArrivePhase:
-        return replace(self, of=replace(self.of, number=add(change(self.of.number))))
 
 
 # CUDA

@@ -14,7 +14,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope, own_instructions
+from loopkit.ast.arrays import Array
+from loopkit.ast.nodes import Assign, Block, Function, If, Instruction, Region, Scope, own_instructions
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
 from loopkit.expr.kinds import is_tuple

@@ -5,18 +5,16 @@ each lane. The layouts are those of NVIDIA's "PTX ISA", section "Warp-level matr
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pymbolic.primitives as p
 
-from loopkit.ast.nodes import Region
-from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of
-from loopkit.instructions.base import InstructionText, Printer
-from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue, arguments_of_move, elements_of_copy
-from loopkit.instructions.nests import REGISTERS, Nest, NoMatchError, function_name, statement_of
+from loopkit.instructions.base import InstructionText
+from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue, elements_of_copy, move_lines
+from loopkit.instructions.nests import REGISTERS, Nest, NoMatchError, function_name
 from loopkit.kernel.data import AddressSpace
 
 
@@ -25,8 +23,7 @@ class StMatrix(MatrixMove):
     """Stores matrices, whose elements each lane has in an array of its own."""
 
     verb: ClassVar[str] = "stores"
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "stores"
     capability: ClassVar[int] = 90
 
     def ends(self, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
@@ -49,8 +46,7 @@ class StMatrixIssue(MatrixMoveIssue):
     """A store of matrices with its operands."""
 
     noun: ClassVar[str] = "a store of matrices"
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "stores"
 
     def stored(self, array: str) -> tuple[p.Subscript, ...]:
         return self.elements if array_of(self.row) == array else ()
@@ -84,11 +80,5 @@ __device__ __forceinline__ void {function_name(store)}({', '.join(f'unsigned int
 """
 
 
-def _stmatrix_lines(printer: Printer, region: Region, issue: StMatrixIssue, bounds: ValueRanges) -> Iterator[str]:
-    if printer.annotate:
-        yield f"// {statement_of(region)}"
-    yield f"{function_name(issue.instruction)}({', '.join(arguments_of_move(printer, issue, bounds))});"
-
-
 CUDA = InstructionText({**REGISTERS, **{function_name(store): _stmatrix_text(store) for store in STMATRIX.values()}},
-                       region=_stmatrix_lines)
+                       region=move_lines)

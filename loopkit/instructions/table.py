@@ -17,6 +17,7 @@ from loopkit.instructions import (
     simd_loop,
     stmatrix,
     tma,
+    tma_multicast,
     tma_store,
     turns,
     vector_access,
@@ -45,13 +46,17 @@ CUDA_TEXTS: InstructionTexts = {
     asynchronous_copy.AsynchronousCopy: asynchronous_copy.CUDA,
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
     fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
-    phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
+    phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA,
+    tma_multicast.TmaMulticastIssue: tma_multicast.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
     phases.ArrivePhase: phases.CUDA_ARRIVE, role_registers.SetRegisters: role_registers.CUDA,
     turns.Turn: turns.CUDA, tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, stmatrix.StMatrixIssue: stmatrix.CUDA,
     vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
+
+#: Those whose texts differ in a function whose blocks form clusters.
+CUDA_TEXTS_IN_CLUSTERS: InstructionTexts = {wgmma.WgmmaIssue: wgmma.CUDA_IN_CLUSTER}
 
 #: Those of OpenCL C. It has no asynchronous copies and no matrix instructions, whose statements become plain code, and
 #: no order between work-groups, so that inter-block flags are refused.

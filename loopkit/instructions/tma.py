@@ -38,27 +38,23 @@ class TmaLoad(BoxCopy):
     """Copies a box of an array in global memory to shared memory.
 
     :ivar of: the phase of the copy, in terms of the inames of its statement; set where waits are placed.
-    :ivar blocks: the blocks of a cluster that share the copy.
     """
 
     of: Phase | None = None
-    blocks: int = 1
 
     completion: ClassVar[Completion] = Completion.PHASE
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return (*super().titles, *([f"shared by {self.blocks} blocks"] if self.blocks > 1 else []))
 
     @property
     def phase(self) -> Phase | None:
         return self.of
 
-    def issue(self, nest: Nest) -> TmaLoadIssue:
-        box = TmaBox.of(nest, *copied_ends(nest), self.blocks)
+    def phase_of(self, nest: Nest) -> Phase:
+        """The phase of the copy, at the place of *nest*."""
         assert self.of is not None
-        number = add(substitute(self.of.number, dict(nest.assign.instance)))
-        return TmaLoadIssue(self, box, replace(self.of, number=number))
+        return replace(self.of, number=add(substitute(self.of.number, dict(nest.assign.instance))))
+
+    def issue(self, nest: Nest) -> TmaLoadIssue:
+        return TmaLoadIssue(self, TmaBox.of(nest, *copied_ends(nest)), self.phase_of(nest))
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,6 @@ class TmaLoadIssue(BoxIssue):
     @property
     def phase(self) -> Phase:
         return self.of
-
-    @property
-    def blocks(self) -> int:
-        return self.box.blocks
 
     @property
     def operands(self) -> tuple[Expression, ...]:
@@ -117,44 +109,14 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 """
 
 
-def _share_text(rank: int) -> str:
-    """The function that loads a share of a box of an array with *rank* axes."""
-    starts, places, values = start_operands(rank, 4)
-    return f"""
-// TMA copies a box to the same place in the shared memory of all BLOCKS blocks of the cluster. This block starts its
-// share, which begins here in the array. The thread arrives at the mbarrier with the bytes of the whole box, and the
-// bytes of each share arrive in all blocks.
-template <int BLOCKS> __device__ __forceinline__ void load_share_{rank}d(void *to, const CUtensorMap &map,
-    unsigned int bytes, unsigned long long *mbarrier, {starts})
-{{
-    const unsigned int address = __cvta_generic_to_shared(mbarrier);
-    const unsigned int box = __cvta_generic_to_shared(to) + blockIdx.x % BLOCKS * (bytes / BLOCKS);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {{{places}}}], [%2], %3;"
-        :: "r"(box), "l"(&map), "r"(address), "h"((unsigned short)((1 << BLOCKS) - 1)),
-        {values} : "memory");
-}}
-"""
-
-
-def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: ValueRanges) -> Iterator[str]:
+def load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: ValueRanges, name: str = "load_box",
+               template: str = "", boxes: int = 1) -> Iterator[str]:
+    """The call of the function with this *name*, which waits for so many *boxes*."""
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
-    if box.blocks > 1:
-        starts = start_text(printer, box, bounds).split(", ")
-        share = box.tensor_map.traversed[box.shared_axis]
-        first = starts[box.shared_axis]
-        starts[box.shared_axis] = f"{share}*((int)blockIdx.x % {box.blocks})" + (f" + {first}" if first != "0" else "")
-        yield from box_lines(printer, region, (
-            f"load_share_{len(box.start)}d<{box.blocks}>({place_text(printer, box, bounds, dtype)}, "
-            f"{box.blocks*box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
-            f"{', '.join(starts)});"))
-        return
     yield from box_lines(printer, region, (
-        f"load_box_{len(box.coordinates)}d({place_text(printer, box, bounds, dtype)}, "
-        f"{box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
+        f"{name}_{len(box.coordinates)}d{template}({place_text(printer, box, bounds, dtype)}, "
+        f"{boxes*box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
         f"{start_text(printer, box, bounds)});"))
 
 
-CUDA = InstructionText({**{f"load_box_{rank}d": _load_text(rank) for rank in range(1, 6)},
-                        **{f"load_share_{rank}d": _share_text(rank) for rank in range(1, 6)}}, region=_load_lines)
+CUDA = InstructionText({f"load_box_{rank}d": _load_text(rank) for rank in range(1, 6)}, region=load_lines)

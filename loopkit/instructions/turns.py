@@ -38,7 +38,7 @@ class Turn(Instruction):
 
 def others_may_wait(sync: Sync) -> bool:
     """Do warpgroups meet here, or may the producer wait until all of them come here? No turn has such a place."""
-    return sync.scope is Scope.BLOCK or any(isinstance(i, ArrivePhase | Turn) for i in sync.instructions)
+    return sync.scope >= Scope.BLOCK or any(isinstance(i, ArrivePhase | Turn) for i in sync.instructions)
 
 
 # CUDA

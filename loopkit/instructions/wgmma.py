@@ -8,7 +8,7 @@ operation using wgmma.mma_async instruction".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from textwrap import wrap
@@ -190,21 +190,18 @@ WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _instructions_of_si
 #: The number of a swizzle in a descriptor, by its bytes.
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
 
-_MATRIX_AT = """
+def _matrix_text(name: str, end: str = ";") -> str:
+    """The function with this *name* for a descriptor; *end*: that of the line with the address."""
+    return f"""
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
 // 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
 template <int LEADING, int STRIDE, int SWIZZLE>
-__device__ __forceinline__ unsigned long long matrix_at(const void *first)
-{
-    const unsigned int address = __cvta_generic_to_shared(first);
+__device__ __forceinline__ unsigned long long {name}(const void *first)
+{{
+    const unsigned int address = __cvta_generic_to_shared(first){end}
     return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
-}
+}}
 """
-
-
-# above 18 bits, the address may have the number of the block in its cluster
-_MATRIX_IN_CLUSTER = _MATRIX_AT.replace("matrix_at", "matrix_in_cluster").replace(
-    "_to_shared(first);", "_to_shared(first) & 0x3ffff;  // without the block")
 
 
 def _place_of_sum(wgmma: Wgmma, register: int, names: Sequence[str]) -> str:
@@ -291,8 +288,10 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Va
 
 
 CUDA = InstructionText({
-    **REGISTERS, "matrix_at": _MATRIX_AT, "matrix_in_cluster": _MATRIX_IN_CLUSTER,
+    **REGISTERS, "matrix_at": _matrix_text("matrix_at"),
+    # above 18 bits, the address may have the number of the block in its cluster
+    "matrix_in_cluster": _matrix_text("matrix_in_cluster", " & 0x3ffff;  // without the block"),
     **{_function_of(w, held=held): partial(_wgmma_text, w, held=held)
        for held in (False, True) for w in WGMMA.values()}},
-    region=_wgmma_lines,
-    in_cluster=InstructionText(region=partial(_wgmma_lines, matrix="matrix_in_cluster")))
+    region=_wgmma_lines)
+CUDA_IN_CLUSTER = replace(CUDA, region=partial(_wgmma_lines, matrix="matrix_in_cluster"))

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from pymbolic.typing import Expression
 from pytools.tag import Tag, Taggable
 
-from loopkit.ast.nodes import Completion, Instruction, Swizzle
+from loopkit.ast.arrays import Swizzle
+from loopkit.ast.nodes import Completion, Instruction
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import require_kinds
 from loopkit.kernel.tags import user_tags

@@ -101,8 +101,8 @@ class Statement(Shown):
 
     def accesses_for(self, *, is_write: bool) -> Scope:
         """The threads for which a thread may store an element, or load one."""
-        return max((i.scope for i in self.instructions if (i.stores_for_others if is_write else i.loads_for_others)),
-                   default=Scope.THREAD)
+        own = "stores" if is_write else "loads"
+        return max((i.scope for i in self.instructions if i.for_others == own), default=Scope.THREAD)
 
     @property
     def completion(self) -> Completion:

@@ -1,6 +1,7 @@
 """Attention by the warpgroups of Hopper: the softmax of one tile of keys beside the products of another one."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import e, log2
 
@@ -12,7 +13,7 @@ import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
-from loopkit.library.warpgroups import ROWS, STEP
+from loopkit.library.warpgroups import ROWS, STEP, strip
 from loopkit.transform.step import require_positive
 
 #: The pairs of queries and keys that count.
@@ -61,7 +62,7 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     >>> print(*knl.argument_by_name["o"].shape)
     batch heads n 64
     """
-    form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale, log_sum)
+    form = Attention(known_dtype(dtype), head, mask, scale, window, heads_shared, bias, softcap, log_sum)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
     tiles, most, stages, blocks, length = measured(name, tiles=None, persistent=None, stages=stages,
@@ -78,24 +79,68 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
 
 
 @dataclass(frozen=True)
-class Attention:
-    """The formula of attention; the fields are the arguments of :func:`attention`."""
+class Scores:
+    """The formula of scores, of attention and of its gradients; the fields are arguments of both."""
 
     dtype: np.dtype
     head: int
     mask: str
-    window: int | None
-    heads_shared: int | str
-    bias: bool
-    softcap: float | None
     scale: float | None
-    log_sum: bool = False
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
         if self.dtype.name not in ("bfloat16", "float16"):
             raise lk.PreconditionError(f"The arrays of attention are bfloat16 or float16, and not {self.dtype}.",
                                        subject="dtype", hint="dtype='bfloat16'")
+        require_factor(self.scale, "scale")
+
+    def require_tile(self, *lengths: tuple[str, str, int], stages: int) -> None:
+        """:raises PreconditionError: a block cannot have a tile of these two *lengths*, each with its name and its
+        argument: rows of its own, and rows over which it runs.
+        """
+        for (name, subject, length), unit, most in zip(lengths, (ROWS, 16), (192, 256), strict=True):
+            if require_positive(length, subject) % unit or length > most:
+                raise lk.PreconditionError(f"The {name} is a multiple of {unit}, at most {most}, and not {length}.",
+                                           subject=subject, hint=f"use {ROWS}")
+        (first, _, rows), (second, subject, keys) = lengths
+        if self.mask != "full" and rows % keys:
+            raise lk.PreconditionError(f"With a mask, the {second} divides the {first}, and {keys} does not divide "
+                                       f"{rows}.", subject=subject, hint=f"use {ROWS}")
+        if stages < 2:
+            raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
+                                       hint="stages=2")
+
+    @property
+    def scaling(self) -> float:
+        """The factor of the products of queries and keys."""
+        return self.head**-0.5 if self.scale is None else float(self.scale)
+
+    @property
+    def m(self) -> str:
+        """The number of keys: with a mask, there are as many as queries."""
+        return "m" if self.mask == "full" else "n"
+
+
+def require_factor(number: float | None, what: str) -> None:
+    """:raises PreconditionError: *number*, the argument *what*, is not positive and finite."""
+    if number is not None and not 0 < number < float("inf"):
+        raise lk.PreconditionError(f"The argument '{what}' is a positive number, and not {number}.", subject=what,
+                                   hint=f"leave out {what}")
+
+
+@dataclass(frozen=True)
+class Attention(Scores):
+    """The formula of attention; the fields are the arguments of :func:`attention`."""
+
+    window: int | None
+    heads_shared: int | str
+    bias: bool
+    softcap: float | None
+    log_sum: bool = False
+
+    def require_known(self) -> None:
+        """:raises PreconditionError: an argument has an unknown value."""
+        super().require_known()
         if require_positive(self.head, "head") % 64 or self.head > 256:
             raise lk.PreconditionError(f"The length of a head is a multiple of 64, at most 256, and not {self.head}.",
                                        subject="head", hint="pad q, k and v with zeros")
@@ -112,23 +157,11 @@ class Attention:
                                        subject="heads_shared", hint="heads_shared='all'")
         if not isinstance(self.heads_shared, str):
             require_positive(self.heads_shared, "heads that share keys")
-        for what, number in (("scale", self.scale), ("softcap", self.softcap)):
-            if number is not None and not 0 < number < float("inf"):
-                raise lk.PreconditionError(f"The argument '{what}' is a positive number, and not {number}.",
-                                           subject=what, hint=f"leave out {what}")
+        require_factor(self.softcap, "softcap")
 
     def require_tiles(self, rows: int, keys: int, stages: int) -> None:
         """:raises PreconditionError: a block cannot have such tiles."""
-        for what, number, unit, most in (("rows", rows, ROWS, 192), ("keys", keys, 16, 256)):
-            if require_positive(number, what) % unit or number > most:
-                raise lk.PreconditionError(f"A tile has a multiple of {unit} {what}, at most {most}, and not {number}.",
-                                           subject=what, hint=f"{what}={unit}")
-        if self.mask != "full" and rows % keys:
-            raise lk.PreconditionError(f"With a mask, the number of keys divides that of rows, and {keys} does not "
-                                       f"divide {rows}.", subject="keys", hint=f"keys={ROWS}")
-        if stages < 2:
-            raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
-                                       subject="stages", hint="stages=2")
+        self.require_tile(("number of rows", "rows", rows), ("number of keys", "keys", keys), stages=stages)
 
     def heads_at_once(self, length: int) -> int:
         """How many heads persistent blocks run together, so that the L2 cache holds their keys and values."""
@@ -139,80 +172,89 @@ class Attention:
 
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
-        row, shared = f"{rows}*a + i", self.heads_shared
-        many = self._number_of_keys
+        row = f"{rows}*a + i"
         # tiles run from the last one on, in which scores of keys beyond the end are replaced
         last = f"floor((m - 1)/{keys})" if self.mask == "full" else f"{rows // keys}*a + {rows // keys - 1}"
-        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t) + j"
+        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t)"
         first = f" and {keys}*({last} - t) + {keys} > {rows}*a - {self.window} + 1" if self.window else ""
-        factor, score = self._score(row, key)
-        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
-        # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
-        low = f"{factor!r}f*next"
-        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
-        heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
-        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"heads n {many}"))
-        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable(many), self.head)
-        arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
-                  lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
-                  *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
-                  lk.GlobalArg("o", self.dtype, shape=(*queries, self.head)),
-                  *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=queries)] if self.log_sum else [])]
-        log_sum = f"log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < n}}"
         return lk.make_kernel(
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
             f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
 q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
-k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {many} else 0
-v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {many} else 0
+k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {self.m} else 0
+v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {self.m} else 0
 for b, h, a, i
+{self.of_query(row, key, (row, f"{key} + "), ("n", self.m), square=rows == keys)}
+end
+""", self.arguments(self.m), name="attention", assumptions=self.assumptions(self.m))
+
+    def of_query(self, row: str, key: str, rules: tuple[str, str], ends: tuple[str, str], *, square: bool) -> str:
+        """The statements for a query: in each tile of keys, the sums are scaled to the largest score so far.
+
+        :arg row: the query; *key*: the first key of tile ``t``; *ends*: those of queries and keys.
+        :arg rules: the query as an argument of its rule, and what precedes the iname of a key as an argument of theirs.
+        :arg square: a tile has as many keys as queries. So a mask leaves each query a key of each tile.
+        """
+        factor, score = self._score(row, f"{key} + j", ends)
+        (own, first), shared = rules, self.heads_shared
+        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
+        # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
+        low = f"{factor!r}f*next"
+        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and not square) else low
+        log_sum = f"""
+    log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < {ends[0]}}}"""
+        return f"""\
     <> top = {LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
     <> sums[e] = 0.0f  {{id=first_sums}}
     for t
-        <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, {row}, d)*k_rows(b, {head}, {key}, d))")}  {{id=scores}}
-        {self._masked(row, key)}
+        <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, {own}, d)*k_rows(b, {head}, {first}j, d))")}  {{id=scores}}
+        {self._masked(row, f"{key} + j", ends[1])}
         <> next = fmax(top, max(j, s[j]))  {{id=next}}
         <> low = {low}  {{id=low}}
         <> shrink = exp2_ftz({factor!r}f*top - low)  {{id=shrink}}
         <> w[j] = exp2_ftz({factor!r}f*s[j] - low)  {{id=weights}}
         total = total*shrink + sum(j, w[j])  {{id=total}}
         <{self.dtype.name}> p[j] = cast({self.dtype.name}, w[j])  {{id=factors}}
-        sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {key.replace('+ j', '+ c')}, e))  {{id=sums}}
+        sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {first}c, e))  {{id=sums}}
         top = next  {{id=top}}
     end
     <> share = 1.0f/total  {{id=share}}
-    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
-    {log_sum if self.log_sum else ""}
-end
-""", [*arrays, "..."], name="attention",
-            assumptions=f"batch, heads, key_heads, n, {many} >= 1 and {heads}")
+    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < {ends[0]}}}{log_sum if self.log_sum else ""}"""
 
-    @property
-    def _number_of_keys(self) -> str:
-        """Its name; with a mask, there are as many keys as queries."""
-        return "m" if self.mask == "full" else "n"
+    def arguments(self, many: str, *further: lk.GlobalArg) -> list[lk.GlobalArg | str]:
+        """The arrays, with *many* keys, and *further* ones before the results."""
+        batch, heads, key_heads, n, m = map(p.Variable, ("batch", "heads", "key_heads", "n", many))
+        own, keys = (batch, heads, n, self.head), (batch, key_heads, m, self.head)
+        return [lk.GlobalArg("q", self.dtype, shape=own), lk.GlobalArg("k,v", self.dtype, shape=keys),
+                *([lk.GlobalArg("bias", self.dtype, shape=(1, heads, n, m))] if self.bias else []), *further,
+                lk.GlobalArg("o", self.dtype, shape=own),
+                *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=own[:3])] if self.log_sum else []), "..."]
 
-    def _score(self, row: str, key: str) -> tuple[float, str]:
+    def assumptions(self, *sizes: str) -> str:
+        """The conditions on the sizes, *sizes* among them, which hold in each call."""
+        heads = "key_heads = 1" if self.heads_shared == "all" else f"heads = {self.heads_shared}*key_heads"
+        return f"{', '.join(dict.fromkeys(('batch', 'heads', 'key_heads', 'n', *sizes)))} >= 1 and {heads}"
+
+    def _score(self, row: str, key: str, ends: tuple[str, str]) -> tuple[float, str]:
         """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
-        scale = self.head**-0.5 if self.scale is None else float(self.scale)
-        factor = scale*log2(e)
+        factor = self.scaling*log2(e)
         if self.softcap is None and not self.bias:
             return factor, "{x}"
-        score = f"{scale!r}f*{{x}}"
+        score = f"{self.scaling!r}f*{{x}}"
         if self.softcap is not None:
             # tanh(x) = 1 - 2/(1 + e**(2*x))
             cap = float(self.softcap)
             score = f"{cap!r}f - {2*cap!r}f/(1 + exp2_ftz({2*factor/cap!r}f*{{x}}))"
         if self.bias:
-            score += f" + if({row} < n and {key} < {self._number_of_keys}, bias[0, h, {row}, {key}], 0)"
+            score += f" + if({row} < {ends[0]} and {key} < {ends[1]}, bias[0, h, {row}, {key}], 0)"
         return log2(e), score
 
-    def _masked(self, row: str, key: str) -> str:
+    def _masked(self, row: str, key: str, end: str) -> str:
         """The statement that replaces the scores of pairs that do not count."""
         if self.mask == "window":
             return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {LEAST}f)  {{id=mask}}"
-        beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= m"
+        beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= {end}"
         return f"s[j] = {LEAST}f  {{id=mask, if={beyond}}}"
 
 
@@ -224,31 +266,18 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     :arg assume: why blocks write elements of their own, if a table in memory has the tiles. Then threads store their
         results, and the products with v of a tile are not delayed: data bounds the loop over tiles of keys.
     """
-    numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
-    # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
-    knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
     # with a causal mask, the last queries have most keys, and come first
-    causal = form.mask == "causal"
-    knl = lk.reverse(knl, "a", assume=assume) if causal else knl
+    knl = lk.reverse(knl, "a", assume=assume) if form.mask == "causal" else knl
     knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)), assume=assume)
-    knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
-    # products take strips of 32 bytes of their factors
-    knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
-    knl = lk.split_iname(knl, "c", step, outer_iname="c_step", inner_iname="c_box", outer_tag="unr")
-    # weights stay in the registers of the threads that compute them, and the products with v take them from there
-    knl = lk.privatize(knl, "i_box", only_var_names="p")
-    knl = lk.set_temporary_address_space(knl, "p", "warp")
-    # matrix units add to the scaled sums in place
-    knl = lk.start_from_addend(knl, "sums")
+    knl = rows_on_warpgroups(knl, form, "", "i", "dc", ["p"], ["sums"])
     # one thread lets TMA copy the tiles, whose rows of 128 bytes are swizzled as the matrix units read them
     for x, sweep, inames in (("q", ["i_warpgroup", "i_box", "d_step", "d_box"], ["q_i", "q_d"]),
                              ("k", ["j", "d_step", "d_box"], ["k_j", "k_d"]),
                              ("v", ["c_step", "c_box", "e"], ["v_j", "v_e"])):
-        knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=f"{x}_tile", precompute_inames=inames,
-                            engine="tma", swizzle=ROW, dtype=form.dtype)
+        knl = strip(knl, x, sweep, inames)
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
-    knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
-    knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
+    knl = lk.tensorize(knl, "scores", UNITS[form.dtype.name].of_warpgroup(keys))
+    knl = lk.tensorize(knl, "sums", UNITS[form.dtype.name].of_warpgroup(form.head))
     # TMA stores the results from shared memory, if that has room for them beside the tiles
     if assume is None and 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
         knl = lk.store_via(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",
@@ -264,3 +293,26 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     knl = lk.take_turns(knl, "scores.d.update", "sums.c.update") if rows > ROWS else knl
     # the next tile's copies arrive while threads finish a tile; the longest tiles of some heads come first
     return lk.persistent(knl, blocks, group=group) if blocks else knl
+
+
+def rows_on_warpgroups(knl: lk.LoopKernel, form: Scores, nest: str, row: str, over: str, factors: Sequence[str],
+                       sums: Sequence[str]) -> lk.LoopKernel:
+    """The loops of a *nest* in a block, which has a tile of rows: each warpgroup has 64 of them.
+
+    :arg nest: the first letters of its inames; *row*: the iname of rows, without them; *over*: those of sums.
+    :arg factors: the values of a thread that matrix units multiply; *sums*: those to which they add.
+    """
+    rows, step = f"{nest}{row}", STEP // form.dtype.itemsize
+    knl = lk.split_iname(knl, rows, ROWS, outer_iname=f"{rows}_warpgroup", inner_iname=f"{rows}_box", outer_tag="l.0")
+    knl = lk.prioritize_loops(knl, f"b, h, {nest}a, {rows}_warpgroup, {nest}t, {rows}_box")
+    # products take strips of 32 bytes of their factors
+    for x in over:
+        knl = lk.split_iname(knl, f"{nest}{x}", step, outer_iname=f"{nest}{x}_step", inner_iname=f"{nest}{x}_box",
+                             outer_tag="unr")
+    # such factors stay in the registers of the threads that compute them
+    knl = lk.privatize(knl, f"{rows}_box", only_var_names=factors)
+    knl = lk.set_temporary_address_space(knl, factors, "warp")
+    # matrix units add to the sums in place
+    for x in sums:
+        knl = lk.start_from_addend(knl, x)
+    return knl

@@ -1,8 +1,6 @@
 """The gradients of attention by the warpgroups of Hopper: the same bits in each run."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import e, lcm, log2
 
 import numpy as np
@@ -11,10 +9,10 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
+from loopkit.library.attention import Scores, rows_on_warpgroups
 from loopkit.library.defaults import items_a_thread, known_dtype, measured
-from loopkit.library.matrix_units import ROW, UNITS
-from loopkit.library.warpgroups import ROWS, STEP
-from loopkit.transform.step import require_positive
+from loopkit.library.matrix_units import UNITS
+from loopkit.library.warpgroups import ROWS, strip
 
 #: The rows whose sums a block of the first launch computes take so many threads.
 _THREADS = 256
@@ -23,7 +21,7 @@ _THREADS = 256
 @checked
 def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", scale: float | None = None,
                        key_tile: tuple[int, int] | None = None, query_tile: tuple[int, int] | None = None,
-                       stages: int | None = None, multiprocessors: int = 0) -> lk.LoopKernel:
+                       stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for the gradients *dq*, *dk* and *dv* of :func:`attention`, from the gradient *go* of its result *o*.
 
     The weights ``w[i, j]`` are computed again, from the scores and from ``log_sum[b, h, i]``, the logarithm of the sum
@@ -49,7 +47,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
         *query_tile*: the queries of a block and the keys of a tile. With a mask, the second number divides the first.
     :arg stages: tiles in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles; 0: each
-        block has one.
+        block has one tile; default: those of the measured GPU.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention_backward(head=64)
@@ -62,15 +60,17 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     key_tile, query_tile = key_tile or key_tiles[str(head)], query_tile or query_tiles[str(head)]
     form.require_tiles(key_tile, query_tile, stages)
     knl = _sums_of_rows(form.kernel(key_tile, query_tile), form)
+    # with a causal mask, the last queries have most keys, and come first
+    knl = lk.reverse(knl, "qa") if mask == "causal" else knl
+    knl = lk.tag_inames(knl, {"ka": "g.0", "qa": "g.0", "h": "g.1", "b": "g.2"})
     knl = _tiles_of_keys(knl, form)
     knl = _tiles_of_queries(knl, form)
     # sums are in float32, and a warpgroup multiplies at once
     knl = lk.set_accumulator_dtype(knl, np.float32)
-    unit = f"k{STEP // form.dtype.itemsize}.{UNITS[form.dtype.name].instruction.split('.', 2)[2]}"
     for products, columns in (("k_scores, k_by_weights", key_tile[1]), ("q_scores, q_by_weights", query_tile[1]),
                               ("dv_sums, dk_sums, dq_sums", head)):
         for product in products.split(", "):
-            knl = lk.tensorize(knl, product, f"wgmma.m64n{columns}{unit}")
+            knl = lk.tensorize(knl, product, UNITS[form.dtype.name].of_warpgroup(columns))
     # a thread of its own copies tiles as soon as there is room
     knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
     knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)
@@ -83,57 +83,28 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     # weights are replaced in the first tiles only
     knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
     knl = lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
-    return lk.persistent(knl, multiprocessors) if multiprocessors else knl
+    blocks, = measured("attention_backward", multiprocessors=multiprocessors)
+    return lk.persistent(knl, blocks) if blocks else knl
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """The formula of the gradients; the fields are the arguments of :func:`attention_backward`."""
-
-    dtype: np.dtype
-    head: int
-    mask: str
-    scale: float | None
+class Gradients(Scores):
+    """The formula of the gradients."""
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
-        if self.dtype.name not in ("bfloat16", "float16"):
-            raise lk.PreconditionError(f"The arrays of attention are bfloat16 or float16, and not {self.dtype}.",
-                                       subject="dtype", hint="dtype='bfloat16'")
+        super().require_known()
         if self.head not in (64, 128):
             raise lk.PreconditionError(f"The length of a head is 64 or 128, and not {self.head}.", subject="head",
                                        hint="pad the arrays with zeros")
         if self.mask not in ("full", "causal"):
             raise lk.PreconditionError(f"There are no gradients with a mask {self.mask!r}.", subject="mask",
                                        hint="use 'full' or 'causal'")
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise lk.PreconditionError(f"The argument 'scale' is a positive number, and not {self.scale}.",
-                                       subject="scale", hint="leave out scale")
 
     def require_tiles(self, key_tile: tuple[int, int], query_tile: tuple[int, int], stages: int) -> None:
         """:raises PreconditionError: a block cannot have such tiles."""
         for what, (own, other) in (("key_tile", key_tile), ("query_tile", query_tile)):
-            for place, number, unit, most in (("first", own, ROWS, 192), ("second", other, 16, 256)):
-                if require_positive(number, what) % unit or number > most:
-                    raise lk.PreconditionError(f"The {place} number of '{what}' is a multiple of {unit}, at most "
-                                               f"{most}, and not {number}.", subject=what,
-                                               hint=f"{what}=({ROWS}, {ROWS})")
-            if self.mask != "full" and own % other:
-                raise lk.PreconditionError(f"With a mask, the second number of '{what}' divides the first, and {other} "
-                                           f"does not divide {own}.", subject=what, hint=f"{what}=({own}, {ROWS})")
-        if stages < 2:
-            raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
-                                       hint="stages=2")
-
-    @property
-    def scaling(self) -> float:
-        """The factor of the products of queries and keys."""
-        return self.head**-0.5 if self.scale is None else float(self.scale)
-
-    @property
-    def m(self) -> str:
-        """The number of keys: with a mask, there are as many as queries."""
-        return "n" if self.mask == "causal" else "m"
+            self.require_tile((f"first number of '{what}'", what, own), (f"second number of '{what}'", what, other),
+                              stages=stages)
 
     def kernel(self, key_tile: tuple[int, int], query_tile: tuple[int, int]) -> lk.LoopKernel:
         """The kernel for tiles of so many keys and queries; names begin with ``k`` where a block has a tile of keys,
@@ -228,18 +199,17 @@ def _sums_of_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     vector = items_a_thread(form.dtype)
     knl = lk.split_iname(knl, "rd", vector, outer_iname="rd_lane", inner_iname="rd_item", outer_tag="l.0",
                          inner_tag="vec")
-    knl = lk.split_iname(knl, "r", _THREADS*vector // form.head, outer_tag="g.0", inner_tag="l.1")
-    return lk.tag_inames(knl, {"h": "g.1", "b": "g.2"})
+    return lk.split_iname(knl, "r", _THREADS*vector // form.head, outer_tag="g.0", inner_tag="l.1")
 
 
 def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The second launch: a block has a tile of keys, and runs over tiles of queries."""
-    knl = _on_grid(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
+    knl = rows_on_warpgroups(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
     for x, sweep in (("k", ["kj_warpgroup", "kj_box", "kd_step", "kd_box"]),
                      ("v", ["kj_warpgroup", "kj_box", "ke_step", "ke_box"]),
                      ("q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"]),
                      ("go", ["ki", "ke_step", "ke_box", "kc_step", "kc_box", "kx"])):
-        knl = _tile(knl, f"k_{x}", sweep, form.dtype)
+        knl = strip(knl, x, sweep, nest="k_")
     # the sums of rows, which the launch before writes, belong to columns here, which all threads have
     return lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", dtype=np.float32, engine="tma",
                          allow_global_storage=True, allow_launches=True)
@@ -247,42 +217,10 @@ def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
 
 def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The third launch: a block has a tile of queries, and runs over tiles of keys."""
-    # with a causal mask, the last queries have most keys, and come first
-    knl = lk.reverse(knl, "qa") if form.mask == "causal" else knl
-    knl = _on_grid(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
+    knl = rows_on_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
     for x, sweep in (("q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"]),
                      ("go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"]),
                      ("k", ["qj", "qd_step", "qd_box", "qc_step", "qc_box", "qx"]),
                      ("v", ["qj", "qe_step", "qe_box"])):
-        knl = _tile(knl, f"q_{x}", sweep, form.dtype)
+        knl = strip(knl, x, sweep, nest="q_")
     return knl
-
-
-def _on_grid(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, over: str, factors: Sequence[str],
-             sums: Sequence[str]) -> lk.LoopKernel:
-    """The loops of a *nest* on a grid of blocks, in which each warpgroup has 64 rows.
-
-    :arg row: the iname of rows, without the name of the nest; *over*: those of sums.
-    :arg factors: the values of a thread that matrix units multiply; *sums*: the gradients.
-    """
-    rows, step = f"{nest}{row}", STEP // form.dtype.itemsize
-    knl = lk.split_iname(knl, rows, ROWS, outer_iname=f"{rows}_warpgroup", inner_iname=f"{rows}_box", outer_tag="l.0")
-    knl = lk.tag_inames(knl, {f"{nest}a": "g.0"})
-    knl = lk.prioritize_loops(knl, f"b, h, {nest}a, {rows}_warpgroup, {nest}t, {rows}_box")
-    # products take strips of 32 bytes of their factors
-    for x in over:
-        knl = lk.split_iname(knl, f"{nest}{x}", step, outer_iname=f"{nest}{x}_step", inner_iname=f"{nest}{x}_box",
-                             outer_tag="unr")
-    # such factors stay in the registers of the threads that compute them
-    knl = lk.privatize(knl, f"{rows}_box", only_var_names=factors)
-    knl = lk.set_temporary_address_space(knl, factors, "warp")
-    # matrix units add to the gradients in place
-    for x in sums:
-        knl = lk.start_from_addend(knl, x)
-    return knl
-
-
-def _tile(knl: lk.LoopKernel, rows: str, sweep: Sequence[str], dtype: np.dtype) -> lk.LoopKernel:
-    """A tile of the rule *rows*, which TMA copies: its rows of 128 bytes are swizzled as the matrix units read them."""
-    return lk.precompute(knl, f"{rows}_rows", sweep, temporary_name=f"{rows}_tile", dtype=dtype, engine="tma",
-                         swizzle=ROW)

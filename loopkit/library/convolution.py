@@ -193,8 +193,7 @@ def _by_warpgroups(knl: lk.LoopKernel, dtype: np.dtype, boxes: Boxes, layout: st
     knl = lk.join_inames(knl, "c_outer, r, s", "k")
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    numbers = unit.instruction.split(".", 2)[2]
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{boxes.filters}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", unit.of_warpgroup(boxes.filters))
     if stored is not None:
         knl = parts_of_result(knl, "y", "f_box", stored, "tma", by_warps=boxes.by_warps)
     # a warp of its own copies factors as soon as there is room, also for the next tile of a block

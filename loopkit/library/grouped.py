@@ -10,7 +10,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.tiles import rows_of_tiles, table_of_tiles
-from loopkit.library.warpgroups import ROWS, STEP, require_tile, stages_of_strips, strip
+from loopkit.library.warpgroups import ROWS, STEP, parts_of_result, require_tile, stages_of_strips, strip
 
 
 @checked
@@ -57,9 +57,8 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"], ["a_i", "a_k"])
     knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:insn")
-    unit = UNITS[known.name].instruction.split(".", 2)[2]
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // known.itemsize}.{unit}")
-    knl = _stored_in_parts(knl, known)
+    knl = lk.tensorize(knl, "insn", UNITS[known.name].of_warpgroup(columns))
+    knl = parts_of_result(knl, "c", "j_box", known, "shared")
     # a warp of its own copies strips as soon as there is room
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
@@ -101,17 +100,3 @@ end
                                                          else (experts, steps, m)),
       lk.GlobalArg("ends", np.dtype(np.int32), shape=(experts,)), lk.GlobalArg("c", dtype, shape=(n, m)), "..."],
         name="grouped_matmul", assumptions="n, m, l, experts >= 1")
-
-
-def _stored_in_parts(knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
-    """Parts of a tile of *c* in shared memory: neighbouring threads store vectors of one, and compute the next one."""
-    # the sums of a thread are values of their own, which later loops read part by part
-    knl = lk.privatize(knl, "j_box_part", only_var_names="total")
-    knl = lk.duplicate_inames(knl, "j_box_part", within="id:result", new_inames="c_column")
-    knl = lk.split_iname(knl, "c_column", ROW // dtype.itemsize // 8, outer_iname="c_part", inner_iname="c_box",
-                         outer_tag="unr", inner_tag="unr")
-    knl = lk.prioritize_loops(knl, "c_part, i_warpgroup, i_box_warp, i_box_lane, j_box_lane, i_box_part, c_box")
-    knl = lk.fuse_loops(knl, "c_part, part")
-    knl = lk.contract(knl, "c_tile", "c_part")
-    knl = lk.swizzle(knl, "c_tile", chunk=items_a_thread(dtype))
-    return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)

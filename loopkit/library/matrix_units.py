@@ -27,6 +27,10 @@ class MatrixUnit:
     sums: str
     result: str
 
+    def of_warpgroup(self, columns: int) -> str:
+        """The instruction of a warpgroup for so many columns."""
+        return f"wgmma.m64n{columns}k{self.shape[2]}.{self.instruction.split('.', 2)[2]}"
+
 
 #: The instructions by the dtype of the factors; float32 factors are rounded to tf32.
 UNITS = {dtype: MatrixUnit(f"mma.m16n8k{k}.{ptx}", (16, 8, k), sums, result) for dtype, k, ptx, sums, result in (

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.attention import LEAST, Attention, on_warpgroups
+from loopkit.library.attention import Attention, on_warpgroups
 from loopkit.library.defaults import known_dtype, measured
 from loopkit.library.tiles import rows_of_tiles, table_of_tiles
 
@@ -41,7 +42,7 @@ def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str 
     >>> print(*knl.argument_by_name["starts"].shape)
     sequences + 1
     """
-    form = PackedAttention(known_dtype(dtype), head, mask, None, heads_shared, False, None, scale)
+    form = PackedAttention(known_dtype(dtype), head, mask, scale, None, heads_shared, False, None)
     form.require_known()
     tiles, stages = measured("masked_attention", tiles=None, stages=stages)
     length = min((x for x in tiles if int(x) >= head), key=int)
@@ -58,17 +59,10 @@ class PackedAttention(Attention):
 
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
-        shared, (factor, score) = self.heads_shared, self._score("", "")
-        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
-        heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
-        low = f"{factor!r}f*next"
-        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.mask != "full" and rows != keys else low
         # tiles run from the last one on, in which scores of keys beyond the end are replaced
         key = f"start + {keys}*(count - 1 - t)"
         last = "stop" if self.mask == "full" else f"if(stop < first + {rows}, stop, first + {rows})"
-        beyond = f"{key} + j >= stop" if self.mask == "full" else f"{key} + j > first + i"
-        queries = (p.Variable("batch"), p.Variable("heads"), p.Variable("n"), self.head)
-        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("n"), self.head)
+        starts = lk.GlobalArg("starts", np.dtype(np.int32), shape=(p.Variable("sequences") + 1,))
         domain, table = table_of_tiles(rows, "sequences", "starts[x]", "starts[x + 1]", "group_start")
         return lk.make_kernel([
             domain, f"{{[b, h, a, i, j, c, d, e]: 0<=b<batch and 0<=h<heads and "
@@ -84,25 +78,7 @@ for b, h, a
     <> stop = tile_stop[a]
     <> count = ({last} - start + {keys - 1}) // {keys}
     for i
-        <> top = {LEAST}f  {{id=first_top}}
-        <> total = 0.0f  {{id=first_total}}
-        <> sums[e] = 0.0f  {{id=first_sums}}
-        for t
-            <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, i, d)*k_rows(b, {head}, j, d))")}  {{id=scores}}
-            s[j] = {LEAST}f  {{id=mask, if={beyond}}}
-            <> next = fmax(top, max(j, s[j]))  {{id=next}}
-            <> low = {low}  {{id=low}}
-            <> shrink = exp2_ftz({factor!r}f*top - low)  {{id=shrink}}
-            <> w[j] = exp2_ftz({factor!r}f*s[j] - low)  {{id=weights}}
-            total = total*shrink + sum(j, w[j])  {{id=total}}
-            <{self.dtype.name}> p[j] = cast({self.dtype.name}, w[j])  {{id=factors}}
-            sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, c, e))  {{id=sums}}
-            top = next  {{id=top}}
-        end
-        o[b, h, first + i, e] = sums[e]/total  {{id=result, if=first + i < stop}}
+{indent(self.of_query("first + i", key, ("i", ""), ("stop", "stop"), square=rows == keys), "    ")}
     end
 end
-""", [lk.GlobalArg("q", self.dtype, shape=queries), lk.GlobalArg("k,v", self.dtype, shape=own),
-      lk.GlobalArg("starts", np.dtype(np.int32), shape=(p.Variable("sequences") + 1,)),
-      lk.GlobalArg("o", self.dtype, shape=queries), "..."],
-            name="packed_attention", assumptions=f"batch, heads, key_heads, n, sequences >= 1 and {heads}")
+""", self.arguments("n", starts), name="packed_attention", assumptions=self.assumptions("sequences"))

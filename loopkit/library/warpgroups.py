@@ -126,13 +126,15 @@ class Tiling:
         """The tiling of the transposed result."""
         return self if self.shape is None else replace(self, shape=(self.shape[1], self.shape[0], self.shape[2]))
 
-    def order(self, rows: int, columns: int) -> tuple[int, int]:
+    def order(self, rows: int, columns: int, cluster: int) -> tuple[int, int]:
         """Rows of tiles that run column by column, and the number of blocks if each runs several tiles, else 0.
 
         The last group may have places without a tile. Blocks that run several places take the time of one there too.
+
+        :arg cluster: the blocks of a cluster, of which each runs one tile; 1: there are no clusters.
         """
         group, = measured("warpgroups", group=self.group)
-        if self.shape is None:
+        if self.shape is None or cluster > 1:
             return group, 0
         (n, m, _), (multiprocessors,) = self.shape, measured("warpgroups", multiprocessors=self.multiprocessors)
         down, across = max(-(-n // rows), 1), max(-(-m // columns), 1)*self.products
@@ -141,6 +143,23 @@ class Tiling:
         some = [group] if self.group is not None else sorted(
             {min(x, down) for x in range(group // 2, 2*group + 1)}, key=lambda x: abs(x - group))
         return min(some, key=lambda x: -(-(-(-down // x)*x*across) // multiprocessors)), multiprocessors
+
+    def cluster(self, rows: int, columns: int) -> int:
+        """The blocks of a cluster that share copies of a *b* for which TMA is slow; 1: there are no clusters.
+
+        The more blocks share a copy, the less they wait. But a cluster has blocks beyond the last tile too, and only so
+        many multiprocessors run its blocks at once.
+        """
+        known, (multiprocessors,) = DEVICE["warpgroups"], measured("warpgroups", multiprocessors=self.multiprocessors)
+        if self.shape is None or self.shape[0] <= known["reads_of_slow"]*COLUMNS:
+            return 1
+        down, across, near = -(-self.shape[0] // rows), -(-self.shape[1] // columns)*self.products, known["near"]
+
+        def waves(blocks: int) -> int:
+            at_once: int = multiprocessors if blocks == 1 else max(multiprocessors // near*near // blocks, 1)
+            return -(-(-(-down // blocks)*across) // at_once)
+        found = {int(x): float(time) for x, time in known["waves"].items()}
+        return min((x for x in found if (self.group or x) % x == 0), key=lambda x: waves(x)*found[x])
 
     def _fastest(self, dtype: np.dtype, *, few: bool) -> tuple[int, int] | None:
         """The tile with which the last multiprocessor is done first; ``None``: the shape is not known."""
@@ -170,21 +189,23 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                    subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], contiguous along "
                                                                 "k, with b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
-    copied = [x for k, x in enumerate("ab") if whole or (whole is None and tiles.shape is not None and _is_copied(
-        form.rows(tiles.shape)[k], tiles.shape[1 - k], dtype))]
+    copied = [x for k, x in enumerate("ab") if whole or (whole is None and tiles.shape is not None and not for_tma(
+        form.rows(tiles.shape)[k], dtype))]
     rows, columns = tiles.of_result(dtype, few=not form.a_transposed and store in (None, "registers"))
     # a product has 64 rows or more, but few columns: those are the rows of a tile with fewer
     turned = rows < ROWS
     store = store or ("registers" if turned else _way_of_result(tiles.shape, stored, whole=bool(copied)))
     _require_way(store, form, rows)
     (x, rows), (y, columns) = (("j", columns), ("i", rows)) if turned else (("i", rows), ("j", columns))
-    group, blocks = (tiles.turned() if turned else tiles).order(rows, columns)
+    slow = whole is None and not turned and tiles.shape is not None and _is_slow(form.rows(tiles.shape)[1], dtype)
+    cluster = tiles.cluster(rows, columns) if slow else 1
+    group, blocks = (tiles.turned() if turned else tiles).order(rows, columns, cluster)
     stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
-    steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
+    steps = ROW // size
     knl = form.kernel(dtype, stored, turned=turned)
     vectors = vectors_of_epilogue(knl, rows, columns)
     # tiles are whole: TMA fills them with zeros beyond the edges
-    knl = lk.pad_domain(knl, {x: rows, y: columns, "k": steps})
+    knl = lk.pad_domain(knl, {x: rows*cluster, y: columns, "k": steps})
     for factor in copied:
         knl = _padded_copy(knl, factor, "i, k" if factor == "a" else "j, k", dtype)
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
@@ -202,7 +223,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = strip(knl, "b", [*of["j"], "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", unit.of_warpgroup(columns))
     if store != "registers":
         # loads of all parts of the result are under way at once
         for array in vectors:
@@ -212,7 +233,15 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"], registers=PRODUCER if rows > ROWS else 0)
-    return lk.persistent(knl, blocks) if blocks else knl
+    if cluster > 1:
+        # blocks with the same columns share the copies of b, as the products wait for them
+        return lk.cluster(knl, f"{x}_block", cluster)
+    if not blocks:
+        return knl
+    if rows > ROWS and store != "registers" and form.epilogue is None and not form.batched:
+        # a warpgroup multiplies while another one stores; an epilogue would keep the others waiting for longer
+        knl = lk.take_turns(knl, "insn", "store_c")
+    return lk.persistent(knl, blocks)
 
 
 def _require_way(store: str, form: Form, rows: int) -> None:
@@ -245,12 +274,16 @@ def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.
                            default_tag="vec")
 
 
-def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
-    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
-    tile, copy = f"{x}_tile", f"{x}_whole"
+def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str] | None = None, *, nest: str = ""
+          ) -> lk.LoopKernel:
+    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes.
+
+    :arg nest: the first letters of the names of the strip and of its rule.
+    """
+    tile, copy = f"{nest}{x}_tile", f"{x}_whole"
     if copy in knl.temporaries:
         return lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, engine="tma", swizzle=ROW)
-    return lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
+    return lk.precompute(knl, f"{nest}{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
                          swizzle=ROW, dtype=knl.data[x].dtype)
 
 
@@ -270,13 +303,19 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
     rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
     swept = f"{rows}, {c}_box, {columns}_lane, {columns}_item"
-    if store == "tma":
+    if f"{c}_tile" in knl.temporaries:
+        # a tile has all parts, which statements store in a loop over 'part'
+        knl = lk.prioritize_loops(knl, f"{c}_part, i_warpgroup, i_box_warp, i_box_lane, {columns}_lane, i_box_part, "
+                                       f"{c}_box")
+        knl = lk.contract(lk.fuse_loops(knl, f"{c}_part, part"), f"{c}_tile", f"{c}_part")
+    elif store == "tma":
         knl = lk.store_via(knl, c, swept, temporary_name=f"{c}_tile", engine="tma", swizzle=ROW)
     else:
         knl = lk.buffer_array(knl, c, swept, temporary_name=f"{c}_tile", default_tag=None)
         knl = lk.split_levels(knl, f"{c}_store_1", {f"{c}_item": None, f"{c}_octet": 8, f"{c}_quad": 4},
                               tags={f"{c}_item": "unr", f"{c}_octet": "l.0", f"{c}_quad": "l.0"})
         knl = lk.tag_inames(knl, {f"{c}_store_0": "unr"})
+    if store != "tma":
         knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
     return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 
@@ -291,10 +330,9 @@ def for_tma(row: int, dtype: np.dtype) -> bool:
     return row*dtype.itemsize % UNIT == 0
 
 
-def _is_copied(row: int, others: int, dtype: np.dtype) -> bool:
-    """Is a copy of a factor with *row* elements in a row faster? Tiles read it along *others*, of the other factor."""
-    known, size = DEVICE["warpgroups"], row*dtype.itemsize
-    return size % UNIT != 0 or (size % known["fast_unit"] != 0 and others > known["reads_of_slow"]*COLUMNS)
+def _is_slow(row: int, dtype: np.dtype) -> bool:
+    """Is TMA slow for rows of so many elements, and can read them?"""
+    return for_tma(row, dtype) and row*dtype.itemsize % DEVICE["warpgroups"]["fast_unit"] != 0
 
 
 def require_tile(rows: int, columns: int, *, few: bool = False) -> None:

@@ -31,9 +31,10 @@ from loopkit.lowering.hazards import (
     tile_reads,
     unfinished,
 )
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, Launch
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
+from loopkit.lowering.stored import Storage
 from loopkit.lowering.turns import with_turns
 from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import affordable

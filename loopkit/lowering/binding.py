@@ -27,20 +27,23 @@ from loopkit.ast.nodes import Block, Define, For, If, Node, Scope
 from loopkit.ast.walk import as_block
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjunction, variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch, Storage
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch
 from loopkit.lowering.scheduled import LaunchBody, Schedule
-from loopkit.poly.affine import add, digit_of, floor_div, is_quasi_affine, multiply, remainder, subtract
+from loopkit.lowering.stored import Storage
+from loopkit.poly.affine import add, digit_of, floor_div, integer_factor, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
-from loopkit.poly.piecewise import at_least
+from loopkit.poly.piecewise import at_least, known_remainder
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, Set, params_of, range_condition
+from loopkit.transform.clusters import blocks_of_cluster
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]
@@ -67,6 +70,14 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
         behind = machine.threads_of(Scope.WARPGROUP if knl.options.producer_registers else Scope.WARP)
         mapping = replace(mapping, producer=producer,
                           extents={**mapping.extents, axis: first + max(behind // inner, 1)})
+    if machine.roles and (cluster := blocks_of_cluster(knl, [s.id for s in statements])) > 1:
+        extent = mapping.extents["g.0"]
+        length = extent.then if isinstance(extent, p.If) else extent        # else there are no blocks at all
+        if integer_factor(length) % cluster and known_remainder(length, cluster, knl.assumptions) != 0:
+            raise PreconditionError(f"The grid has {to_text(length)} blocks along g.0, which are not known to be whole "
+                                    f"clusters of {cluster}.", subject=name,
+                                    hint=f"give all statements a multiple of {cluster} values along g.0")
+        mapping = replace(mapping, cluster=cluster)
     tree = part.tree
     if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))

@@ -38,23 +38,16 @@ from loopkit.kernel.tree import (
 )
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
-from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch
 from loopkit.lowering.roles import in_roles, of_role
+from loopkit.lowering.stored import Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
 from loopkit.poly.codegen import Builder, CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
-from loopkit.poly.sets import (
-    InstanceSet,
-    Set,
-    at_most_one,
-    in_plain_bounds,
-    params_of,
-    plain_hull,
-    range_condition,
-    runs_first,
-)
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, plain_hull, range_condition, runs_first
+from loopkit.poly.unions import in_plain_bounds, joined
 
 #: The values of a leaf's inames that are not the variables of its loops.
 Values = Mapping[str, Expression]
@@ -137,7 +130,6 @@ class Coder:
         start, end = ([Sync(node.serves, node.scope, node.instructions) for node in own
                        if isinstance(node, Barrier) and node.outside] for own in (children[:1], children[1:]))
         tree = seq(*(node for node in children if not (isinstance(node, Barrier) and node.outside)))
-
         domain = self._domain(tuple(leaves(tree)), level)
 
         def role(condition: Set, *, producer: bool) -> Block:
@@ -212,7 +204,8 @@ class Coder:
         build = self._opaque(tree, level)
         if build is not None:
             domain = self._domain(self._within(tree) or level.statements, level)
-            if not level.sides:             # the part has its own guards, but none for the side of a split
+            # a part has its own guards, but none for the side of a split; waits and arrivals have none
+            if not level.sides and not (isinstance(tree, Barrier) and tree.instructions):
                 domain = domain.named(in_plain_bounds(domain.set, level.context))
             name = f"P{len(parts)}"
             parts[name] = domain, lambda values: with_values(build(level.inside(domain)), values)
@@ -263,7 +256,7 @@ class Coder:
             unknown = [x for x in known.params if x not in level.known]
             return known.without_params(unknown) if unknown else known
         domains = {id(domain): domain for domain in (self.launch.statements[s].domain for s in statements)}
-        return level.on_sides(reduce(InstanceSet.union, map(points, domains.values())))
+        return level.on_sides(joined([*map(points, domains.values())]))
 
     # Special parts
 

@@ -190,7 +190,7 @@ def _selected_statements(knl: LoopKernel, lowered: LoopKernel, within: Within) -
 # Synchronization
 
 #: The names of barriers by the threads that wait for each other.
-_BARRIERS = {Scope.BLOCK: "barrier_local", Scope.WARP: "barrier_warp"}
+_BARRIERS = {Scope.CLUSTER: "barrier_cluster", Scope.BLOCK: "barrier_local", Scope.WARP: "barrier_warp"}
 
 
 def _events(low: Lowered, launch: Launch) -> Iterator[tuple[str, PiecewiseQuasiPolynomial]]:

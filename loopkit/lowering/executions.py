@@ -22,8 +22,9 @@ from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Lowered, in_storage
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Lowered
 from loopkit.lowering.pipeline import placed_once
+from loopkit.lowering.stored import in_storage
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError, add, affine_difference, floor_div, multiply, remainder
 from loopkit.poly.counting import number_of_points

@@ -24,7 +24,8 @@ from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in, paths
 from loopkit.lowering.block_values import block_values, domain_in_block
-from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch
+from loopkit.lowering.stored import Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import (

@@ -15,8 +15,9 @@ from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoM
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import LocalTag
-from loopkit.lowering.lowered import Launch, Storage
+from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.lowering.lowered import Launch
+from loopkit.lowering.stored import Storage
 
 
 def nest_instruction(s: Statement) -> NestInstruction | None:
@@ -44,14 +45,16 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
     node = launch.kernel.reduction_of.get(assign.statement)
     fixed = {x: low for x in launch.kernel.statement_by_id[assign.statement].inames
              for low, extent in [iname_range(launch.kernel, x)] if extent == 1}
-    return Nest(loops, assign, {**fixed, **names}, frozenset(() if node is None else node.inames),
-                _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages),
-                launch.kernel.assumptions, condition)
+    lanes, blocks = (_inames_on_first_axis(launch.kernel, assign.statement, kind) for kind in (LocalTag, GroupTag))
+    return Nest(loops, assign, {**fixed, **names}, frozenset(() if node is None else node.inames), lanes, blocks,
+                partial(_element_memory, launch.kernel, storages), launch.kernel.assumptions, condition)
 
 
-def _lane_inames(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:
-    """The inames of *statement* on ``l.0``, each with its extent if it runs from 0, from the slowest on."""
-    inames = axis_inames(kernel, kernel.statement_by_id[statement].inames, LocalTag).get(0, ())
+def _inames_on_first_axis(kernel: LoopKernel, statement: str, kind: type[LocalTag | GroupTag]
+                          ) -> tuple[tuple[str, int | None], ...]:
+    """The inames of *statement* on the first axis of a *kind*, each with its extent if it runs from 0, slowest first.
+    """
+    inames = axis_inames(kernel, kernel.statement_by_id[statement].inames, kind).get(0, ())
     ranges = ((x, *iname_range(kernel, x)) for x in inames)
     return tuple((x, extent if low == 0 and isinstance(extent, int) else None) for x, low, extent in ranges)
 

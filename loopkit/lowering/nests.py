@@ -47,8 +47,9 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, rewrite
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, Launch
 from loopkit.lowering.nest_data import nest_instruction, nest_of
+from loopkit.lowering.stored import Storage
 from loopkit.poly.piecewise import known_remainder
 
 Names = Mapping[str, Expression]

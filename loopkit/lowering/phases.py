@@ -36,7 +36,6 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import in_one_iteration, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points
-from loopkit.transform.clusters import require_cluster
 
 
 def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard],
@@ -48,7 +47,6 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
-    require_cluster(launch.kernel, launch.statements)
     ways = paths(tree)
     # a copy may not run at all if data bounds its loop: then nothing waits for it
     added = _Additions(bool(block_values(launch)))
@@ -62,7 +60,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
                                     hint=f"pipeline(knl, iname, {MOST_COUNTED}, ahead=0), or leave out persistent")
         ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays,
-                                    in_tiles=launch.persistent > 0, blocks=launch.cluster)
+                                    in_tiles=launch.persistent > 0)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
                 wait = WaitPhase(Phase(ring, number, x.slots, launch.persistent > 0))
@@ -74,8 +72,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, results, added)
             starts[ring] = StartPhases(
-                ring, group[0].slots, places*launch.consumers // launch.machine.warp*launch.cluster, arrays, empty=True,
-                in_tiles=launch.persistent > 0, blocks=launch.cluster)
+                ring, group[0].slots, places*launch.consumers // launch.machine.warp*launch.mapping.cluster, arrays,
+                empty=True, in_tiles=launch.persistent > 0)
 
     def numbered(node: Tree) -> Tree:
         match node:
@@ -83,8 +81,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
                 return replace(node, instruction=replace(load, of=phases[statement]))
             case _:
                 return node
-    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, (*starts.values(),),
-                    outside=True)
+    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",),
+                    Scope.CLUSTER if launch.mapping.cluster > 1 else Scope.BLOCK, (*starts.values(),), outside=True)
     return seq(start, rewrite(added.to(tree, ()), numbered))
 
 
@@ -98,7 +96,7 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
 
     :returns: the number of arrivals of a thread for a tile.
     """
-    statements, slots, blocks = launch.kernel.statement_by_id, group[0].slots, launch.cluster
+    statements, slots, blocks = launch.kernel.statement_by_id, group[0].slots, launch.mapping.cluster
 
     def phase(number: Expression) -> Phase:
         return Phase(ring, add(number), slots, launch.persistent > 0)

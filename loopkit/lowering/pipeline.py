@@ -39,7 +39,7 @@ from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lanes import with_lanes
-from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
+from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage
 from loopkit.lowering.nests import (
     with_collective_leaves,
     with_fragments_of_instructions,
@@ -50,6 +50,7 @@ from loopkit.lowering.program import generate_loops, host_order, unrolled, with_
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
 from loopkit.lowering.storage import allocate_storage, each_storage
+from loopkit.lowering.stored import Storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import affordable, apart, bounded, kept, kept_by_kernel

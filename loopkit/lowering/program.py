@@ -9,8 +9,9 @@ from math import prod
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
+from loopkit.ast.arrays import Array
 from loopkit.ast.check import divergent_names, divergent_nodes, is_one_step, noun_of, operation_of_load
-from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep
+from loopkit.ast.nodes import Assign, Block, Call, For, Function, Node, OneStep, Scope, Sync
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.instructions.phases import SLOT, StartPhases
@@ -42,8 +43,9 @@ from loopkit.lowering.code import (
     with_values,
 )
 from loopkit.lowering.guards import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, Launch
 from loopkit.lowering.scheduled import Schedule
+from loopkit.lowering.stored import Storage
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, range_condition
@@ -55,10 +57,12 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage], full_tiles: 
     :arg full_tiles: full tiles get a version without guards.
     :raises ScheduleError: a barrier is needed in a loop whose bounds may differ between the threads of a block.
     """
+    body, cluster = _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.mapping.cluster
+    if cluster > 1:
+        why = "no block ends before all copies and arrivals of its cluster"
+        body = Block((*body.children, Sync((why,), Scope.CLUSTER)))
     function = Function(launch.name, launch.mapping.extents, launch.mapping.coordinates,
-                        tuple(_arrays(launch, storages)),
-                        _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.ticketed,
-                        cluster=launch.cluster)
+                        tuple(_arrays(launch, storages)), body, launch.ticketed, cluster=cluster)
     _require_uniform_bounds(launch, function)
     return function
 

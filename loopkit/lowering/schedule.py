@@ -21,9 +21,10 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, Launch
 from loopkit.lowering.scheduled import LaunchBody, Schedule, SchedulePoint
 from loopkit.lowering.storage import common_inames, leaves_its_launch, one_cell_across_blocks, space_of_flow, values_in
+from loopkit.lowering.stored import Storage
 from loopkit.poly.relations import in_one_iteration
 
 

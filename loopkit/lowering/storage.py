@@ -44,8 +44,8 @@ from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.axes import axes_of_lanes, require_axes
-from loopkit.lowering.lowered import Storage
 from loopkit.lowering.scheduled import Schedule, SchedulePoint
+from loopkit.lowering.stored import Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import cells

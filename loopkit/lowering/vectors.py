@@ -37,7 +37,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_at_once, is_simd
 from loopkit.kernel.tree import Leaf, loops_in
-from loopkit.lowering.lowered import GRID, BoundStatement, Launch, PartialVectors, Storage, in_storage
+from loopkit.lowering.lowered import GRID, BoundStatement, Launch, PartialVectors
+from loopkit.lowering.stored import Storage, in_storage
 from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, anywhere, known_where, partial_vectors_of
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.relations import differing, in_one_iteration, same_element

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, TypeVar, cast
 
 import islpy as isl
@@ -387,25 +387,6 @@ def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:
     """A polyhedron without unknowns around *points*, or several if one would be unbounded."""
     hull = plain_hull(points.intersect_params(context))
     return hull if hull.is_bounded() else points.remove_divs()
-
-
-def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
-    """*points*, or a polyhedron around them if they are a union with strides.
-
-    The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
-    them, and they are unreadable. The polyhedron begins and ends some values beyond.
-    """
-    if points.n_basic_set() == 1 or not has_unknowns(points):
-        return points
-    around = plain_hull(points.intersect_params(context))
-    return around if all(around.dim_is_bounded(DIM.set, i) for i in range(around.dim(DIM.set))) else points
-
-
-def without_covered(parts: Sequence[InstanceSet]) -> list[InstanceSet]:
-    """*parts* without those whose existentially quantified integers add no points to the parts without any."""
-    plain = [part for part in parts if not has_unknowns(part.set)]
-    return plain + [part for part in parts if has_unknowns(part.set) and not any(
-        affordable(partial(part.is_subset, other), otherwise=False) for other in plain)]
 
 
 def has_unknowns(points: isl.Set) -> bool:

@@ -17,8 +17,9 @@ from loopkit.instructions.nests import statement_of
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.lowering.stored import Storage
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
 from loopkit.show.kernels import full_tile_conditions, is_fragment, launch_shape, values_table
@@ -136,7 +137,7 @@ _SERVED = re.compile(r"(\S+): (\S+) (reads|writes), (\S+) (\S+)")
 
 def _sync_sentence(sync: Sync) -> str:
     """The purpose of a barrier, or of instructions that threads execute at such a place."""
-    group = "" if sync.scope is Scope.THREAD else f" of a {'warp' if sync.scope is Scope.WARP else 'block'}"
+    group = "" if sync.scope is Scope.THREAD else f" of a {sync.scope.name.lower()}"
     titles = [f"'{title}'" for i in sync.instructions for title in i.titles]
     acts = [f"executes {name_list_text(titles)}"] if titles else []
     acts += ["waits for all others at a barrier"] if group else []

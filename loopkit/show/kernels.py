@@ -22,8 +22,9 @@ from loopkit.kernel.data import AddressSpace, Argument, GlobalArg
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
-from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import cost_of, lowered_in_one_version, lowered_once
+from loopkit.lowering.stored import Storage
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
 from loopkit.show.words import counted

@@ -9,7 +9,8 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Scope, Swizzle, Sync, Tiles
+from loopkit.ast.arrays import Swizzle
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Scope, Sync, Tiles
 from loopkit.ast.walk import expressions_of, mentioned, nodes_in
 from loopkit.errors import PreconditionError, cell_text, require_known
 from loopkit.expr.evaluate import evaluate, known_value

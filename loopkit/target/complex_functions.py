@@ -4,6 +4,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+#: The division of ``a`` by ``b`` in a function with the name ``DIVIDE``; the other words are those of functions.
+DIVISION = """
+// divides by the larger part of b first, so that nothing overflows on the way
+QUALIFIER NAME DIVIDE(NAME a, NAME b)
+{
+    if (b.re == 0 && b.im == 0)
+        return NAME(a.re / fabsMARK(b.re), a.im / fabsMARK(b.re));
+    if (fabsMARK(b.re) >= fabsMARK(b.im)) {
+        const TYPE ratio = b.im / b.re, scale = b.re + b.im*ratio;
+        return NAME((a.re + a.im*ratio) / scale, (a.im - a.re*ratio) / scale);
+    }
+    const TYPE ratio = b.re / b.im, scale = b.re*ratio + b.im;
+    return NAME((a.re*ratio + a.im) / scale, (a.im*ratio - a.re) / scale);
+}
+"""
+
 #: The functions by name; those that others call come first. A text has the type ``NAME`` of two numbers ``re`` and
 #: ``im`` of a ``TYPE``, whose functions end in ``MARK``. Numbers from ``SMALL`` to ``LARGE`` need no scaling.
 COMPLEX_FUNCTIONS = {

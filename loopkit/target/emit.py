@@ -11,9 +11,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
+from loopkit.ast.arrays import Array
 from loopkit.ast.check import operation_of_load
 from loopkit.ast.nodes import (
-    Array,
     Assign,
     Block,
     Call,

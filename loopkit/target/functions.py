@@ -15,8 +15,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.nodes import (
-    Array,
     Assign,
     Block,
     Define,

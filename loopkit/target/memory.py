@@ -12,14 +12,16 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Array, Block, Function, Instruction, Node, Region, Swizzle, own_instructions
+from loopkit.ast.arrays import Array, Swizzle
+from loopkit.ast.nodes import Block, Function, Instruction, Node, Region, own_instructions
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.ast.walk import mentioned, nodes_in, rewritten
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction, indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import Launch, Lowered, serves
+from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.stored import serves
 from loopkit.poly.affine import add, arithmetic, digit_of, integer_factor, multiply
 from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect
@@ -188,9 +190,9 @@ class FunctionText:
 
     @property
     def instruction_texts(self) -> InstructionTexts:
-        """The texts of instructions of the language that are right for the layout, and for blocks of a cluster."""
-        return {i: (text.in_cluster if self.function.cluster > 1 else None) or text
-                for i, text in self.dialect.instructions.items() if self.layout.vectors or not text.assumes_layout}
+        """The texts of instructions of the language that are right for the layout."""
+        return {i: text for i, text in self.dialect.instructions.items()
+                if self.layout.vectors or not text.assumes_layout}
 
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:

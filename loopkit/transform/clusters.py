@@ -13,6 +13,7 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.tma_multicast import TmaMulticast
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -33,15 +34,15 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     TMA copies a tile that is the same for all of these blocks once: each block starts a share of the copy, which goes
     to the shared memory of all of them (multicast). The producer of a block waits until the consumers of all blocks
     have read the tile that it overwrites. The blocks of a cluster must copy, and read, such tiles in the same
-    iterations: pad the domain to whole clusters (:func:`pad_domain`). The text is compiled and emulated; it has not run
-    on a GPU yet.
+    iterations: pad the domain to whole clusters (:func:`pad_domain`). Blocks that run several places of the grid have
+    those of one cluster in each round: their number is a multiple of *blocks* (:func:`persistent`).
 
     :arg iname: the fastest iname on ``g.0``, with a constant number of values that *blocks* divides.
     :arg blocks: 2, 4 or 8.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* or *blocks* cannot be those of a cluster; no statement runs in a producer thread,
-        or it copies no tile that is the same for all blocks; blocks run several places of the grid, wait for earlier
-        ones, or let warpgroups take turns; bounds depend on data; some blocks of a cluster copy or read tiles that
+        or it copies no tile that is the same for all blocks; the number of persistent blocks is not a multiple of
+        *blocks*; blocks wait for earlier ones; bounds depend on data; some blocks of a cluster copy or read tiles that
         others do not, with the smallest case.
 
     >>> knl = lk.make_kernel("{[b, j, k]: 0<=b<2*m and 0<=j<64 and 0<=k<32}", "y[b, j] = sum(k, w[b, k]*x[j, k])", [
@@ -53,7 +54,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     >>> copy(knl)
     load_box_2d(&x_fetch[0][0], x_map_64x32, 8192, &x_fetch_full[0], 0, 0);
     >>> copy(lk.cluster(knl, "b_inner", 2))
-    load_share_2d<2>(&x_fetch[0][0], x_map_32x32, 8192, &x_fetch_full[0], 32*((int)blockIdx.x % 2), 0);
+    load_share_2d<2>(&x_fetch[32*b_inner][0], x_map_32x32, 8192, &x_fetch_full[0], 32*b_inner, 0);
     """
     require_iname(kernel, iname)
     if blocks not in SIZES:
@@ -65,22 +66,22 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
         raise PreconditionError(f"A producer {what} '{iname}'.", subject=iname,
                                 hint="specialize_warps(knl, copies), of which one does not depend on the iname")
     found = rewritten(kernel, statements=tuple(replace(s, instructions=tuple(
-        replace(i, blocks=blocks) if isinstance(i, TmaLoad) else i for i in s.instructions)) if s.id in shared else s
-        for s in kernel.statements))
-    require_cluster(found, [*kernel.statement_by_id], iname)
+        TmaMulticast(i.name, i.row, blocks=blocks) if isinstance(i, TmaLoad) else i for i in s.instructions))
+        if s.id in shared else s for s in kernel.statements))
+    blocks_of_cluster(found, [*kernel.statement_by_id], iname)
     return found
 
 
-def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | None = None) -> None:
-    """Blocks of a cluster, if *statements* have shared copies, run them and the readers of their tiles alike.
+def blocks_of_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | None = None) -> int:
+    """The blocks of a cluster that share copies of *statements*; 1: each block is on its own.
 
     :arg iname: it must be the one that tells the blocks of a cluster apart.
-    :raises PreconditionError: they do not.
+    :raises PreconditionError: these blocks do not run the copies and the readers of their tiles alike.
     """
     own = [kernel.statement_by_id[s] for s in statements]
-    shared = {s.id: i.blocks for s in own for i in s.instructions if isinstance(i, TmaLoad) and i.blocks > 1}
+    shared = {s.id: i.blocks for s in own for i in s.instructions if isinstance(i, TmaMulticast)}
     if not shared:
-        return
+        return 1
     axes = {axis_inames(kernel, s.inames, GroupTag).get(0, ())[-1:] for s in own if s.options.producer}
     fastest = next(iter(axes))[0] if len(axes) == 1 and () not in axes else None
     low, extent = (0, 0) if fastest is None else iname_range(kernel, fastest)
@@ -90,13 +91,14 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
         subject = iname or fastest or "cluster"
         raise PreconditionError(f"'{subject}' is not the fastest iname on g.0 with a multiple of {blocks} values.",
                                 subject=subject, hint=f"split_iname(knl, ..., {blocks}), and tag the inner iname last")
-    turns = any(x.kind == "turns" for x in kernel.barriers)
-    between = sorted(t.name for t in kernel.temporaries.values() if t.between_blocks)
-    for step, why in (("persistent", kernel.options.persistent and "Blocks that run several places of the grid"),
-                      ("take_turns", turns and "Blocks whose warpgroups take turns"),
-                      ("add_block_flags", between and f"Blocks that read '{between[0]}' of earlier blocks")):
-        if why:
-            raise PreconditionError(f"{why} have no clusters.", subject=step, hint=f"leave out {step}")
+    for what, count in (("persistent blocks", kernel.options.persistent),
+                        ("places of a group", kernel.options.persistent_group)):
+        if count % blocks:
+            raise PreconditionError(f"{count} {what} are not whole clusters of {blocks}.", subject="persistent",
+                                    hint=f"persistent(knl, ...) with a multiple of {blocks}")
+    if between := sorted(t.name for t in kernel.temporaries.values() if t.between_blocks):
+        raise PreconditionError(f"Blocks that read '{between[0]}' of earlier blocks have no clusters.",
+                                subject=between[0], hint="leave out add_block_flags")
     tiles = {s.written for s in own if s.options.producer}
     for s in own:
         if data := data_params(kernel, s.domain):
@@ -114,6 +116,7 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
         if kernel.temporary_variables[t].base_storage is not None:
             raise PreconditionError(f"'{t}' shares its memory with other temporaries, and other blocks copy to it.",
                                     subject=t, hint="leave out alias_temporaries")
+    return blocks
 
 
 def _differs_along(kernel: LoopKernel, s: Statement, iname: str) -> bool:

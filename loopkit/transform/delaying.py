@@ -9,7 +9,7 @@ from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import PreconditionError, ScheduleError, require_known
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, rewrite, seq
+from loopkit.kernel.tree import Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq, without
 from loopkit.poly.affine import subtract
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
@@ -30,7 +30,7 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
         in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
         delayed; by 0 iterations, those behind the last named one stay. A part that is not named runs right before the
-        next named part of its reduction.
+        next named part of its reduction. Only the named parts of a reduction over *iname* itself are delayed.
     :arg by: the number of iterations, or 0.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.
@@ -69,8 +69,12 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     """
     require_untagged(kernel, iname, "delayed")
     count, step = 0 if by == 0 else require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
-    moved = _delayed(kernel, statements, count)
-    loop = _loop_around(kernel, iname, moved)
+    require_known("statement", [*statements, *statements.values()], kernel.statement_by_id)
+    if not statements:
+        raise PreconditionError("delay needs the statements that run later.", subject="statements",
+                                hint='for example {"store": "load"}')
+    loop = _loop_around(kernel, iname, statements)
+    moved = _delayed(kernel, statements, count, frozenset(leaves(loop)))
     tree = rewrite(kernel.tree, lambda node: Loop(iname, _reordered(loop, moved)) if node == loop else node)
     result = reindex(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), count)}), tree,
                      frozenset(moved))
@@ -80,13 +84,13 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
                                           assume=assume, unsafe=unsafe)
 
 
-def _delayed(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> dict[str, str]:
-    """All delayed statements, each with that before which it runs; :raises PreconditionError: there is none."""
-    require_known("statement", [*statements, *statements.values()], kernel.statement_by_id)
-    if not statements:
-        raise PreconditionError("delay needs the statements that run later.", subject="statements",
-                                hint='for example {"store": "load"}')
-    moved = dict(_with_parts(kernel, statements, count))
+def _delayed(kernel: LoopKernel, statements: Mapping[str, str], count: int, inside: frozenset[str]) -> dict[str, str]:
+    """All delayed statements, each with that before which it runs.
+
+    :arg inside: the statements of the loop.
+    :raises PreconditionError: a statement would run before a delayed one, or a part of a reduction has no place.
+    """
+    moved = dict(_with_parts(kernel, statements, count, inside))
     if late := next((s for s in moved.values() if s in moved), None):
         raise PreconditionError(f"'{late}' is delayed itself, so that nothing runs right before it.", subject=late,
                                 hint="name a statement that keeps its iteration")
@@ -106,13 +110,16 @@ def _loop_around(kernel: LoopKernel, iname: str, moved: Mapping[str, str]) -> Lo
     return found[0]
 
 
-def _with_parts(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> Iterator[tuple[str, str]]:
+def _with_parts(kernel: LoopKernel, statements: Mapping[str, str], count: int, inside: frozenset[str]
+                ) -> Iterator[tuple[str, str]]:
     """*statements* with the parts of their reductions, each before what the next named one runs before.
 
-    In the same iteration, with *count* 0, the parts behind the last named one stay.
+    In the same iteration, with *count* 0, the parts behind the last named one stay. A reduction with parts outside of
+    the loop, whose statements are *inside*, goes on from iteration to iteration, so that its parts move by themselves.
     """
     order = [*leaves(kernel.tree)]
-    whole = {s: frozenset(_family(kernel, s)) for s in statements}
+    families = {s: frozenset(_family(kernel, s)) for s in statements}
+    whole = {s: own if own <= inside else frozenset({s}) for s, own in families.items()}
     before = dict[str, str]()
     for family in dict.fromkeys(whole.values()):
         target = ""
@@ -138,27 +145,11 @@ def _family(kernel: LoopKernel, statement: str) -> Iterator[str]:
 
 def _reordered(loop: Loop, moved: Mapping[str, str]) -> Tree:
     """The body of *loop* with the statements *moved*, each in loops of its own, before others."""
-    split = {*moved, *moved.values()}
-    parts = [part for whole in parts_of(loop.body)
-             for part in ([whole] if split.isdisjoint(leaves(whole)) else _nest_of_each(whole))]
-    alone = {part_id: part for part in parts for part_id in leaves(part) if part_id in split}
-    body = list[Tree]()
-    for part in parts:
-        ids = [*leaves(part)]
-        if not moved.keys().isdisjoint(ids):
-            continue
-        body += (alone[s] for s, target in moved.items() if target in ids)
-        body.append(part)
-    return seq(*body)
-
-
-def _nest_of_each(tree: Tree) -> Iterator[Tree]:
-    """*tree* as a nest of loops for each statement."""
-    match tree:
-        case Loop(iname, body):
-            yield from (Loop(iname, part) for part in _nest_of_each(body))
-        case Leaf():
-            yield tree
-        case _:
-            for part in parts_of(tree):
-                yield from _nest_of_each(part)
+    alone = {s: restricted(loop.body, {s}) for s in moved}
+    rest = [*parts_of(without(loop.body, moved))]
+    for s, target in moved.items():
+        at = next(n for n, part in enumerate(rest) if target in leaves(part))
+        order = [*leaves(rest[at])]
+        earlier = order[:order.index(target)]
+        rest[at:at + 1] = [restricted(rest[at], earlier), alone[s], without(rest[at], earlier)]
+    return seq(*rest)

@@ -8,7 +8,7 @@ from math import prod
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.match import matching_names
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Swizzle
+from loopkit.ast.arrays import Swizzle
 from loopkit.errors import PreconditionError, StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import TemporaryVariable

@@ -19,7 +19,8 @@ from loopkit.kernel.statement import Dependence, ReductionNode, Statement, owner
 from loopkit.kernel.tree import Loop, Tree, in_order_of, leaves, loops_in, seq, with_ids
 from loopkit.poly.domains import parted
 from loopkit.poly.limits import IMPORTANT, affordable
-from loopkit.poly.sets import InstanceSet, in_plain_bounds
+from loopkit.poly.sets import InstanceSet
+from loopkit.poly.unions import in_plain_bounds
 from loopkit.transform.iname import renamed
 from loopkit.transform.reindex import rewrite_loops, substituted
 from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform

@@ -17,7 +17,8 @@ from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import AccessWitness, BoundsError, VerificationError, values_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
-from loopkit.lowering.lowered import Lowered, Storage
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.stored import Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed, outside
 from loopkit.poly.flow import JointMustWrite

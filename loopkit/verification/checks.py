@@ -28,7 +28,7 @@ from loopkit.verification.accesses import bounds, coverage
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.races import barriers, races
 from loopkit.verification.report import Check, Finding, Report, Verdict, refuted, undecided
-from loopkit.verification.validation import validate
+from loopkit.verification.validation import unended_phases, validate
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,15 @@ def _order_check(subject: Subject) -> Check:
     return replace(check, findings=(*check.findings, *_launch_order(subject.lowered)))
 
 
+def _barriers(subject: Subject) -> Check:
+    """Also of waits for phases, in the loop program: a mistake there could let a GPU wait forever."""
+    check = barriers(subject.launches, subject.lowered.program.functions)
+    found = tuple(refuted(VerificationError(str(f), check="barriers", hint="this is a bug of loopkit: please report it "
+                                                                           "with the kernel"))
+                  for f in unended_phases(subject.lowered))
+    return replace(check, findings=(*check.findings, *found))
+
+
 def _program(subject: Subject) -> Check:
     """Translation validation."""
     found = tuple(undecided(str(f)) if f.kind == "undecided" else refuted(VerificationError(str(f), check="program"))
@@ -118,7 +127,7 @@ CHECKS: dict[str, Callable[[Subject], Check]] = {
     "bounds": lambda subject: bounds(subject.lowered),
     "coverage": lambda subject: coverage(subject.lowered),
     "races": lambda subject: races(subject.launches),
-    "barriers": lambda subject: barriers(subject.launches, subject.lowered.program.functions),
+    "barriers": _barriers,
     "program": _program}
 
 

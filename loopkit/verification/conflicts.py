@@ -20,7 +20,8 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in
-from loopkit.lowering.lowered import BoundStatement, Launch, Storage
+from loopkit.lowering.lowered import BoundStatement, Launch
+from loopkit.lowering.stored import Storage
 from loopkit.poly.limits import affordable, kept, kept_by_kernel
 from loopkit.poly.relations import (
     SharedLoop,

@@ -103,6 +103,20 @@ class Rings:
                     yield from self._overwriting(c, copies, self.copied[c.statement])
         yield from self._ordered()
 
+    def unended(self) -> Iterator[PhaseFault]:
+        """The faults in numbers: a wait for a phase without an arrival, a phase with too few or too many of them."""
+        for ring in dict.fromkeys(e.phase.ring for e in (*self.copies, *self.waits)):
+            copies = [e for e in self.copies if e.phase.ring == ring]
+            waits = [w.counted() for w in self.waits if w.phase.ring == ring]
+            numbers = [self._numbers(c) for c in copies]
+            ended = reduce(Set.union, (n.range() for n in numbers)) if numbers else None
+            if ended is not None:
+                yield from self._complete(copies, numbers, ended)
+            for w in waits:
+                own = self._numbers(w)
+                yield from self._fault("no arrival is of the phase of a wait", w,
+                                       (own if ended is None else own.subtract_range(ended)).domain())
+
     # The relation of events
 
     def first(self, a: Event, b: Event) -> Map:
@@ -341,7 +355,7 @@ def _by_phases(a: PhaseEvent, b: PhaseEvent, pairs: Map) -> Map:
 
 def is_of_block(scope: Scope, launch: Launch) -> bool:
     """Do all threads of a block wait for each other at a barrier of this *scope*?"""
-    return scope is Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
+    return scope >= Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
 
 
 def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:

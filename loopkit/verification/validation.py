@@ -4,9 +4,10 @@ Modules beside this one have the checks. The order of the launches is checked he
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import pymbolic.primitives as p
 
@@ -47,7 +48,7 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
-from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block, rings_of
+from loopkit.verification.phases import PhaseEvent, PhaseFault, Rings, copied_arrays, is_of_block, rings_of
 from loopkit.verification.report import Mismatch
 from loopkit.verification.turns import turn_faults
 from loopkit.verification.validation_butterflies import ButterflyCheck
@@ -57,6 +58,7 @@ from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_nests import NestCheck
 from loopkit.verification.validation_order import OrderCheck, required_order
+from loopkit.verification.validation_tiles import TileCheck
 from loopkit.verification.validation_walk import Execution, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -135,12 +137,28 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from ButterflyCheck(*subject).findings()
     yield from _of_roles(launch, function)
     yield from turn_faults(launch, function)
-    for fault in _rings(launch, function, grid, every).faults():
-        yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
-    if function.cluster > 1 or launch.cluster > 1:
-        yield from ClusterCheck(launch, function, grid, every).findings()
+    yield from _of_faults(launch, _rings(launch, function, grid, every).faults())
+    if function.cluster > 1 or launch.mapping.cluster > 1:
+        yield from ClusterCheck(*subject, every).findings()
     if decided:
-        yield from OrderCheck(*subject).findings()
+        memo = dict[object, Any]()
+        yield from OrderCheck(*subject, memo).findings()
+        yield from TileCheck(*subject, memo).findings()
+
+
+def unended_phases(lowered: Lowered) -> Iterator[Mismatch]:
+    """The waits for phases in the program that never end, or end too early: a small part of :func:`validate`."""
+    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
+        found = nodes_in(function.body)
+        if any(isinstance(x, Sync) and any(i.phase is not None for i in x.instructions) for x in found):
+            grid = grid_of(launch.kernel, function)
+            every = list(executions(launch.kernel, function, grid))
+            yield from _of_faults(launch, _rings(launch, function, grid, every).unended())
+
+
+def _of_faults(launch: Launch, faults: Iterable[PhaseFault]) -> Iterator[Mismatch]:
+    for fault in faults:
+        yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
 
 
 def _of_tiles(launch: Launch, function: Function) -> Iterator[Mismatch]:

@@ -17,7 +17,8 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, If, Region
+from loopkit.ast.arrays import Array
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Region
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
 from loopkit.instructions.shuffle import Excluded, Shuffle, may_exchange, read_of_other_lane

@@ -20,7 +20,8 @@ from loopkit.expr.nodes import NumberOperation
 from loopkit.instructions.phases import SLOT, StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
+from loopkit.lowering.lowered import BoundStatement
+from loopkit.lowering.stored import in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError, if_affine
 from loopkit.poly.limits import kept_by_kernel

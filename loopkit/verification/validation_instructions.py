@@ -17,8 +17,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.ast.arrays import Array
 from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
-from loopkit.ast.nodes import Array, Assign, Instruction
+from loopkit.ast.nodes import Assign, Instruction
 from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.base import WIDEST

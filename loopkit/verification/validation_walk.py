@@ -38,7 +38,8 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import Issue
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, Step
-from loopkit.lowering.lowered import BLOCK, Launch, Storage
+from loopkit.lowering.lowered import BLOCK, Launch
+from loopkit.lowering.stored import Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
 from loopkit.poly.sets import Map, Set, lexmin_point

@@ -8,8 +8,9 @@ import pymbolic.primitives as p
 import pytest
 from pymbolic.typing import Expression
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.check import require_well_formed
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import InternalError
 from loopkit.instructions.shuffle import Excluded, Shuffle
 

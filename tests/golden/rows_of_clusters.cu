@@ -30,14 +30,12 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// TMA copies a box to the same place in the shared memory of all BLOCKS blocks of the cluster. This block starts its
-// share, which begins here in the array. The thread arrives at the mbarrier with the bytes of the whole box, and the
-// bytes of each share arrive in all blocks.
+// TMA copies this block's share of a larger box to the same place in the shared memory of all BLOCKS blocks of the
+// cluster. The thread arrives at the mbarrier with the bytes of all shares, and those of each one arrive in all blocks.
 template <int BLOCKS> __device__ __forceinline__ void load_share_2d(void *to, const CUtensorMap &map,
     unsigned int bytes, unsigned long long *mbarrier, int start_0, int start_1)
 {
-    const unsigned int address = __cvta_generic_to_shared(mbarrier);
-    const unsigned int box = __cvta_generic_to_shared(to) + blockIdx.x % BLOCKS * (bytes / BLOCKS);
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
         "[%0], [%1, {%4, %5}], [%2], %3;"
@@ -96,8 +94,8 @@ rows(float *__restrict__ s, const __grid_constant__ CUtensorMap a_map_64x32,
             load_box_2d(&a_tile[k_outer % 2][0][0], a_map_64x32, 8192, &tiles_full[k_outer % 2],
                     64*of_cluster + 128*cluster, 32*k_outer);
             // b_tile_rule
-            load_share_2d<2>(&b_tile[k_outer % 2][0][0], b_map_32x32, 8192, &tiles_full[k_outer % 2],
-                    32*((int)blockIdx.x % 2), 32*k_outer);
+            load_share_2d<2>(&b_tile[k_outer % 2][32*of_cluster][0], b_map_32x32, 8192,
+                    &tiles_full[k_outer % 2], 32*of_cluster, 32*k_outer);
         }
     } else if ((int)threadIdx.x < 64) {
         // insn.k.init

@@ -37,6 +37,8 @@ from loopkit.lowering import pipeline
 from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.cuda.devices import find_gpu
 from tests.cases import CASES, Case
+from tests.cluster_kernels import product as product_in_clusters
+from tests.cluster_kernels import rows as rows_in_clusters
 from tests.library.test_attention import result_of
 from tests.library.test_convolution import data as images
 from tests.library.test_convolution import expected as result_of_images
@@ -48,11 +50,12 @@ from tests.warpgroup_kernels import data_of_products, product_of_products, resul
 BF16 = named_dtype("bfloat16")
 
 
-def _product(name: str, sizes: Sequence[tuple[int, ...]], **how: Any) -> Case:
+def _product(name: str, sizes: Sequence[tuple[int, ...]], make: Callable[[], lk.LoopKernel] | None = None,
+             **how: Any) -> Case:
     """A product by warpgroups of small integers."""
     def data(rng: np.random.Generator, n: int, m: int, length: int) -> dict[str, np.ndarray]:
         return {x: rng.integers(-4, 5, shape).astype(BF16) for x, shape in (("a", (n, length)), ("b", (length, m)))}
-    return Case(name, lambda: lk.library.matmul(BF16, wgmma=True, tile=(64, 64, 64), **how), data,
+    return Case(name, make or (lambda: lk.library.matmul(BF16, wgmma=True, tile=(64, 64, 64), **how)), data,
                 lambda given: {"c": given["a"].astype(float) @ given["b"].astype(float)}, sizes, BF16)
 
 
@@ -65,6 +68,11 @@ HOPPER = [
     _product("matmul_by_warpgroups", [(72, 136, 200)]), _product("matmul_of_odd_rows", [(67, 71, 133)], whole=True),
     _product("matmul_by_persistent_blocks", [(200, 200, 264)], shape=(200, 200, 264), multiprocessors=3),
     _product("matmul_from_registers", [(72, 136, 200)], store="registers"),
+    _product("matmul_in_clusters", [(128, 136, 200)], product_in_clusters),
+    _product("matmul_in_persistent_clusters", [(384, 136, 200)], lambda: product_in_clusters(2, persistent=4)),
+    Case("rows_in_clusters", lambda: lk.cluster(rows_in_clusters(4), "of_cluster", 4),
+         lambda rng, n, m: {x: rng.integers(-4, 5, (rows, m)).astype(np.float32) for x, rows in (("a", n), ("b", 64))},
+         lambda given: {"s": (given["a"]*np.tile(given["b"], (5, 1))[:len(given["a"])]).sum(axis=1)}, [(300, 132)]),
     Case("attention", lambda: lk.library.attention(head=64, mask="causal", rows=128, keys=64),
          lambda rng, n: {x: rng.standard_normal((1, 2, n, 64)).astype(BF16) for x in "qkv"},
          lambda given: {"o": result_of(**given, mask="causal")}, [(140,)], BF16),

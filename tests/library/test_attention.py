@@ -37,7 +37,7 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
 
 def test_heads_whose_keys_the_cache_holds_run_at_once() -> None:
     def heads(head: int, shared: int | str, length: int) -> int:
-        return Attention(BF16, head, "causal", None, shared, False, None, None).heads_at_once(length)
+        return Attention(BF16, head, "causal", None, None, shared, False, None).heads_at_once(length)
     assert [heads(128, 1, n) for n in (1024, 4096, 16384, 10**6)] == [11, 11, 3, 1]
     assert [heads(64, 1, 1024), heads(128, 4, 2048), heads(128, "all", 10**6)] == [66, 66, 66]
     with pytest.raises(lk.PreconditionError, match="keys must be a positive integer, not 0"):
@@ -94,6 +94,17 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
         np.testing.assert_allclose(found.astype(float), expected, atol=0.015)
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("form", [
+    {"head": 64, "mask": "causal", "rows": 192, "keys": 64}, {"head": 64, "mask": "causal", "rows": 192, "keys": 96},
+    {"head": 64, "mask": "window", "window": 100, "rows": 192, "keys": 64}, {"head": 128, "mask": "causal", "keys": 64},
+    {"head": 256, "mask": "causal"}, {"head": 256, "mask": "window", "window": 100}], ids=str)
+def test_tiles_of_all_lengths_are_proven(form: dict[str, Any]) -> None:
+    """The last tile of keys of a block is that of its last query, whose number is rounded."""
+    report = lk.verify(lk.library.attention(**form), HOPPER, full=True)
+    assert report.proven, report
+
+
 @pytest.mark.parametrize(("given", "subject", "message"), [
     ({"head": 96}, "head", "The length of a head is a multiple of 64, at most 256, and not 96."),
     ({"dtype": "float32"}, "dtype", "The arrays of attention are bfloat16 or float16, and not float32."),
@@ -101,13 +112,13 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
     ({"window": 5}, "window", "A window is for the mask 'window', which needs one."),
     ({"mask": "window"}, "window", "A window is for the mask 'window', which needs one."),
     ({"heads_shared": "some"}, "heads_shared", "heads_shared is a number of heads or 'all', and not 'some'."),
-    ({"rows": 100}, "rows", "A tile has a multiple of 64 rows, at most 192, and not 100."),
-    ({"keys": 24}, "keys", "A tile has a multiple of 16 keys, at most 256, and not 24."),
+    ({"rows": 100}, "rows", "The number of rows is a multiple of 64, at most 192, and not 100."),
+    ({"keys": 24}, "keys", "The number of keys is a multiple of 16, at most 256, and not 24."),
     ({"mask": "causal", "rows": 192, "keys": 128}, "keys",
-     "With a mask, the number of keys divides that of rows, and 128 does not divide 192."),
+     "With a mask, the number of keys divides the number of rows, and 128 does not divide 192."),
     ({"scale": 0}, "scale", "The argument 'scale' is a positive number, and not 0."),
     ({"softcap": -1.0}, "softcap", "The argument 'softcap' is a positive number, and not -1.0."),
-    ({"stages": 1}, "stages", "Warpgroups need two tiles of keys or more, and not 1.")])
+    ({"stages": 1}, "stages", "Warpgroups need two tiles or more, and not 1.")])
 def test_what_it_refuses(given: dict[str, Any], subject: str, message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         lk.library.attention(**{"head": 64, **given})

@@ -68,7 +68,7 @@ def example(head: int, sizes: tuple[int, int, int, int], dtype: Any) -> dict[str
 
 FORMS: list[tuple[dict[str, Any], tuple[int, int, int, int]]] = [
     ({"mask": "causal", "key_tile": (64, 64), "query_tile": (64, 64), "multiprocessors": 1}, (1, 1, 70, 70)),
-    ({"key_tile": (64, 32), "query_tile": (64, 32), "stages": 3}, (1, 1, 70, 40)),
+    ({"key_tile": (64, 32), "query_tile": (64, 32), "stages": 3, "multiprocessors": 0}, (1, 1, 70, 40)),
     ({"mask": "causal", "dtype": "float16", "key_tile": (128, 64), "query_tile": (128, 32)}, (1, 1, 130, 130)),
     ({"head": 128, "key_tile": (64, 16), "query_tile": (192, 64), "scale": 0.25}, (1, 1, 20, 65))]
 
@@ -120,7 +120,8 @@ def test_formulas() -> None:
     ({"query_tile": (64, 24)}, "query_tile", "The second number of 'query_tile' is a multiple of 16, "
      "at most 256, and not 24."),
     ({"mask": "causal", "key_tile": (64, 128)}, "key_tile",
-     "With a mask, the second number of 'key_tile' divides the first, and 128 does not divide 64."),
+     "With a mask, the second number of 'key_tile' divides the first number of 'key_tile', and 128 does not divide "
+     "64."),
     ({"stages": 1}, "stages", "Warpgroups need two tiles or more, and not 1.")])
 def test_what_it_refuses(given: dict[str, Any], subject: str, message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:

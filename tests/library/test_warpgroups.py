@@ -136,15 +136,42 @@ def test_odd_rows(form: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("shape", "b_transposed", "copies", "by_tma"), [
     ((64, 65, 64), False, ["b_whole"], False), ((64, 64, 64), False, [], True), ((63, 65, 67), False, BOTH, False),
     ((64, 64, 67), True, BOTH, True), ((64, 65, 64), True, [], False),
-    # rows of an odd multiple of 16 bytes, which few tiles or many read
-    ((4088, 4104, 4072), False, BOTH, True), ((264, 8200, 8200), False, ["a_whole"], True),
-    ((4096, 4096, 4072), False, ["a_whole"], True), ((1024, 1024, 4072), False, [], True)])
+    ((4088, 4104, 4072), False, [], True)])
 def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transposed: bool, copies: list[str],
                                            by_tma: bool) -> None:
     """TMA reads and stores rows that begin at multiples of 16 bytes."""
     knl = lk.library.matmul("bfloat16", wgmma=True, shape=shape, b_transposed=b_transposed)
     assert [x for x in BOTH if x in knl.temporaries] == copies
     assert ("by=tma.store" in knl.statements_text) == by_tma
+
+
+@pytest.mark.deep(every=4)
+@pytest.mark.parametrize(("shape", "given", "blocks"), [
+    ((4088, 4104, 4072), {}, 8), ((2056, 3080, 4104), {}, 2), ((8200, 8200, 8200), {}, 4),
+    ((4096, 4096, 4072), {"b_transposed": True}, 8),
+    # rows of b are fast, few tiles read b, the groups of rows are no multiple of clusters
+    ((4096, 4096, 4072), {}, 1), ((264, 8200, 8200), {}, 1), ((4088, 4104, 4072), {"group": 3}, 1)])
+def test_clusters_share_copies_for_which_tma_is_slow(shape: tuple[int, int, int], given: dict[str, Any],
+                                                     blocks: int) -> None:
+    """Rows of an odd multiple of 16 bytes."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, shape=shape, **given)
+    text = lk.generate_code(knl, target=HOPPER).source
+    assert re.findall(r"__cluster_dims__\((\d), 1, 1\)", text) == ([] if blocks == 1 else [str(blocks)])
+    assert (knl.options.persistent == 0) == (blocks > 1 or shape[0] < 1024)
+
+
+@pytest.mark.deep
+def test_clusters_have_the_results_of_the_product() -> None:
+    """By emulation, with rows of tiles that no cluster divides, and proven."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, shape=(1032, 72, 40), tile=(256, 64, 64))
+    assert "cluster" in str(knl.history)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(BF16) for s in ((1032, 40), (40, 72)))
+    for completion in ("first", "last"):
+        found = lk.emulate(knl, a=a, b=b, target=HOPPER, completion=completion).c.astype(np.float64)
+        np.testing.assert_array_equal(found, (a.astype(float) @ b.astype(float)).astype(BF16).astype(float))
 
 
 @pytest.mark.deep(every=4)

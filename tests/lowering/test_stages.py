@@ -15,9 +15,10 @@ from loopkit.errors import InternalError
 from loopkit.kernel.target import GPU
 from loopkit.kernel.tree import Leaf, leaves
 from loopkit.lowering import pipeline
-from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import STAGES, run
 from loopkit.lowering.schedule import crossing_pairs
+from loopkit.lowering.stored import Storage
 from loopkit.target.code import Layout, write_code
 from loopkit.verification.validation import validate
 from tests.cases import CASES

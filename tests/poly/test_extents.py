@@ -29,10 +29,10 @@ from loopkit.poly.sets import (
     Set,
     constant_range,
     fix_params,
-    in_plain_bounds,
     parse_assumptions,
     universe_params,
 )
+from loopkit.poly.unions import in_plain_bounds
 from loopkit.target.c.target import C
 from tests.compilers import c_compiler
 from tests.expr.typed import to_c

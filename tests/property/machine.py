@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Scope, Sync
 from loopkit.ast.walk import calls, rewritten
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.mappers import array_of, replaced

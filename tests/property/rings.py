@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import floor
 from typing import Any
 
 import hypothesis.strategies as st
@@ -40,7 +41,9 @@ class Factor:
 
 
 #: The tiles ``ko`` of rows ``io``: all, from the second one, those below or above the diagonal, or as many as *t*.
-TILES = (*["0<=ko and {s}*ko<l"]*6, *["0<=ko<=io and {s}*ko<l", "0<=ko<t", "0<=ko<3"]*2, "1<=ko and {s}*ko<l",
+#: Also of sizes that are rounded down.
+TILES = (*["0<=ko and {s}*ko<l"]*6, *["0<=ko<=io and {s}*ko<l", "0<=ko<t", "0<=ko<3",
+                                      "0<=ko and io + ko <= 2*floor((n - 1)/{r}) + 1"]*2, "1<=ko and {s}*ko<l",
          "io<=ko and {s}*ko<l")
 
 
@@ -54,6 +57,7 @@ class Pipeline:
     :ivar rows: the rows of a block; *steps*: the columns of a tile.
     :ivar blocks: the tag of ``io``; *around*: that of ``e``, ``None``: there is no such iname.
     :ivar loop: the tag of ``ko``; *thread*: the iname of the threads.
+    :ivar stored: the condition for the tiles whose elements are results; ``""``: all.
     :ivar store: the way of the results to memory; *full_tiles*: full tiles have a version of the code.
     :ivar producer: a thread of its own starts the copies by TMA.
     :ivar persistent: then so many blocks run all places of the grid; 0: a block for each.
@@ -73,6 +77,7 @@ class Pipeline:
     full_tiles: bool
     producer: bool = False
     persistent: int = 0
+    stored: str = ""
 
     # The kernel
 
@@ -96,11 +101,11 @@ class Pipeline:
         first, *others = [f"{f.name}_at({', '.join(f.axes)})".replace("i", f"{r}*io + ii").replace("k", f"{s}*ko + ki")
                           for f in self.factors]
         e = "e, "*(self.around is not None)
-        tiles = self.tiles.format(s=s)
+        tiles = self.tiles.format(s=s, r=r)
         domains = [f"{{[{e}io, ii]: 0<={r}*io<n and 0<=ii<{r}{' and 0<=e<ne'*bool(e)}}}",
                    f"[io] -> {{[ko, ki]: 0<=ki<{s} and {tiles}}}"]
         row, column = f"{r}*io + ii < n", f"{s}*ko + ki < l"
-        place, condition = f"{r}*io + ii, {s}*ko + ki", f"{row} and {column}"
+        place, condition = f"{r}*io + ii, {s}*ko + ki", " and ".join(filter(None, (row, column, self.stored)))
         match self.result:
             case "sum":
                 rules.append(f"<> v = sum([ko, ki], {'*'.join([first, *others])})")
@@ -179,8 +184,8 @@ class Pipeline:
     def expected(self, arrays: Arrays, sizes: Mapping[str, int]) -> np.ndarray:
         """By numpy."""
         i, k = (np.arange(sizes[x]) for x in ("n", "l"))
-        condition = compile(self.tiles.format(s=self.steps), "tiles", "eval")
-        ran = np.array([[eval(condition, {**sizes, "io": row // self.rows, "ko": column // self.steps})
+        condition = compile(self.tiles.format(s=self.steps, r=self.rows), "tiles", "eval")
+        ran = np.array([[eval(condition, {**sizes, "floor": floor, "io": row // self.rows, "ko": column // self.steps})
                          for column in k] for row in i])
         values = [_over(arrays[f.name].astype(np.float64), f.axes, self.axes) for f in self.factors]
         if self.result == "deviations":
@@ -189,6 +194,9 @@ class Pipeline:
             found = _product(ran, values)
         if self.result == "sum":
             return np.broadcast_to((found*ran).sum(axis=-1), arrays["y"].shape)
+        if self.stored:
+            stored = compile(self.stored, "stored", "eval")
+            ran = ran & np.array([eval(stored, {"ko": column // self.steps}) for column in k])
         return np.where(ran, found + (self.result == "elements"), arrays["y"])
 
 
@@ -236,7 +244,8 @@ def ring_pipelines(draw: Draw) -> Pipeline:
         one("", "unr") if tiles == "0<=ko<3" and all(f.stages == 1 for f in factors) else "",
         one("ii", "ii", "ki") if result == "elements" else "ii",
         one("plain", "plain", "buffered", "tma.store", "tma.store", *(f"tma.store.{x}" for x in swizzled)),
-        one(False, False, True), producer and any(f.by_tma for f in factors), persistent)
+        one(False, False, True), producer and any(f.by_tma for f in factors), persistent,
+        one("", "ko<=1", "ko>=1") if result == "elements" else "")
 
 
 @st.composite

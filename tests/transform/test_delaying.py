@@ -8,7 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.order import loops_of
-from loopkit.kernel.tree import leaves
+from loopkit.kernel.tree import leaves, loops_in, parts_of
 from tests.transform.same import assert_same
 
 
@@ -135,4 +135,48 @@ def test_in_the_same_iteration(order: Mapping[str, str], expected: str) -> None:
     knl = two_sums()
     result = lk.delay(knl, "t", order, by=0)
     assert " ".join(leaves(result.tree)) == expected
+    assert_same(knl, result, n=3)
+
+
+def one_sum() -> lk.LoopKernel:
+    """A sum over rows, which are copied first; the last element of a row is added by a statement of its own."""
+    knl = lk.make_kernel("{[t, k]: 0<=t<n and 0<=k<4}", "c = sum([t, k], a[t, k]*(k + 1))  {id=c}", assumptions="n>=1")
+    knl = lk.prioritize_loops(lk.add_dtypes(knl, {"a": np.int64}), "t, k")
+    knl = lk.add_prefetch(knl, "a", "k", temporary_name="x", default_tag=None, temporary_address_space="private")
+    return lk.peel(knl, "k", last=1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize(("place", "expected"), [
+    ("x_rule", "c.t_k.update_last x_rule c.t_k.update"), ("c.t_k.update", "x_rule c.t_k.update_last c.t_k.update")])
+def test_a_part_of_a_sum_over_the_loop(place: str, expected: str, n: int) -> None:
+    """The other parts stay. With two cells, a row is loaded before the last product of the row before it."""
+    knl = one_sum()
+    two = lk.pipeline(knl, "t", 2, temporaries=["x"], ahead=0, registers=False)
+    result = lk.delay(two, "t", {"c.t_k.update_last": place})
+    assert [s for s in leaves(result.tree) if "t" in loops_of(result.paths[s])] == expected.split()
+    assert_same(knl, result, n=n)
+
+
+def test_the_cell_of_a_delayed_part_of_a_sum_is_overwritten() -> None:
+    result = lk.delay(one_sum(), "t", {"c.t_k.update_last": "c.t_k.update"})
+    with pytest.raises(lk.StorageError, match="cells of 'x' cannot hold all values"):
+        lk.lower(result)
+
+
+@pytest.mark.parametrize(("place", "loops"), [("load", [["store"], ["load", "double"]]),
+                                              ("double", [["load"], ["store"], ["double"]])])
+def test_a_loop_is_cut_at_the_place_of_a_delayed_statement_only(place: str, loops: list[list[str]]) -> None:
+    knl = lk.make_kernel("{[t, i]: 0<=t<n and 0<=i<8}", """
+        for t
+            for i
+                <> x[i] = a[t, i]  {id=load}
+                <> y[t, i] = 2*x[i]  {id=double}
+            end
+            b[t, 7 - i] = y[t, i]  {id=store}
+        end""")
+    knl = lk.add_dtypes(knl, {"a": np.int64})
+    result = lk.delay(knl, "t", {"store": place})
+    [own] = [loop for loop in loops_in(result.tree) if loop.iname == "t"]
+    assert [[*leaves(part)] for part in parts_of(own.body)] == loops
     assert_same(knl, result, n=3)

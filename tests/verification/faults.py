@@ -9,8 +9,8 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.arrays import Array
 from loopkit.ast.nodes import (
-    Array,
     Assign,
     Block,
     Define,

@@ -8,8 +8,9 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.ast.arrays import Array
 from loopkit.ast.check import divergent_names, divergent_nodes
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.lowering.pipeline import lowered_once
 from tests.lowering.kernels import exchange
 from tests.verification.changed import report

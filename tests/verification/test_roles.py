@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Node, Program, Scope, Sync, Tiles
+from loopkit.ast.nodes import For, Node, Program, Scope, Sync, Tiles
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.ast.walk import nodes_in as ast_nodes
 from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.groups import CommitGroup
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.tree import Barrier, nodes_in, parts_of, rewrite, seq
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
-from loopkit.verification.validation import validate
+from loopkit.verification.validation import unended_phases, validate
 from tests.deep import DEEP, shared
 from tests.role_kernels import rows, twice_read
 from tests.verification.changed import built, report, with_tree
+from tests.verification.faults import Fault
 from tests.verification.ring_faults import of_instruction, ring_faults
 
 #: Ways of an emulation, and the two that differ most.
@@ -94,6 +95,25 @@ def test_faults_of_a_program_are_found(kernel: Kernel) -> None:
         if not validate(replace(low, program=fault.program)):
             wrong = next((x for sizes in SIZES for x in _traces(kernel, sizes, fault.program)), None)
             assert wrong is None, f"missed: {fault.kind} in {fault.text}: {wrong}"
+
+
+@pytest.mark.parametrize("kernel", OF_FAULTS[:2], ids=str)
+def test_a_wait_without_end_is_found_before_the_code_is_made(kernel: Kernel) -> None:
+    """Not only by full verification: an arrival or a copy left out, and one iteration more of the consumers."""
+    low = _lowered(kernel)
+    assert not [*unended_phases(low)]
+    faults = [f for f in ring_faults(low.program) if (f.kind == "a box left out" and "load" in f.text) or (
+        f.kind == "left out" and f.text.startswith("arrive"))]
+    loops = [node for node in ast_nodes(low.program.functions[0].body) if isinstance(node, For)
+             and any(isinstance(x, Sync) and any(isinstance(i, ArrivePhase) for i in x.instructions)
+                     for x in ast_nodes(node))]
+    faults += [Fault("one iteration more", node.iname, replace(low.program, functions=(replace(
+        function, body=as_block(rewritten(function.body, lambda x, node=node: replace(
+            node, stop=add(node.stop, 1)) if x is node else x))),)))
+        for function in low.program.functions for node in loops]
+    assert len(faults) >= 3
+    for fault in faults:
+        assert [*unended_phases(replace(low, program=fault.program))], f"{fault.kind} in {fault.text}"
 
 
 #: Faults in what a role or a block of several places of the grid does, and where.
@@ -217,3 +237,35 @@ def test_two_loops_that_read_a_tile() -> None:
     expected = (sums + 2*np.roll(sums, -1, axis=1)).reshape(-1)[:200]
     for completion, order in SOME_WAYS:
         np.testing.assert_array_equal(lk.emulate(knl, a=a, completion=completion, order=order).s, expected)
+
+
+@pytest.mark.parametrize("doubled", ["t <= 1", "t <= 1 and a <= 1"])
+def test_a_role_waits_for_copied_tiles_only(doubled: str) -> None:
+    """Where a statement runs in a part of a loop whose last iteration is rounded, plain bounds lie around the two."""
+    knl = lk.make_kernel(
+        "{[a, t, i]: 0<=a and 12*a<n and 0<=t and 2*a + t <= 2*floor((n - 1)/12) + 1 and 0<=i<32}", f"""
+        tile_of(a, t, i) := x[2*a + t, i]
+        for a, i
+            <> s = 0
+            for t
+                s = s + tile_of(a, t, i)
+                s = 2*s  {{if={doubled}}}
+            end
+            y[a, i] = s
+        end""", [lk.GlobalArg("x", np.float32, "r, 32"), "..."], assumptions="n>=1 and r>=n+1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"y,s": np.float32}), "a:g.0, i:l.0")
+    knl = lk.precompute(knl, "tile_of", "i", temporary_name="tile", engine="tma")
+    knl = lk.specialize_warps(lk.pipeline(knl, "t", 2, temporaries=["tile"], ahead=0), "tile_rule")
+    target = lk.CudaTarget("sm_90")
+    found = lk.verify(knl, target, full=True)
+    assert found.proven, found
+    for n in (1, 7, 12, 13, 30):
+        x = np.random.default_rng(n).integers(-4, 5, (n + 1, 32)).astype(np.float32)
+        expected = np.zeros((-(-n // 12), 32), np.float32)
+        for a, row in enumerate(expected):
+            for t in range(2*((n - 1) // 12) + 2 - 2*a):
+                row += x[2*a + t]
+                row *= 1 + (t <= 1 and (a <= 1 or doubled == "t <= 1"))
+        for completion in ("first", "last"):
+            found = lk.emulate(knl, x=x, n=n, completion=completion, target=target).y
+            np.testing.assert_array_equal(found, expected)

@@ -21,7 +21,8 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import if_else
-from loopkit.lowering.lowered import Lowered, in_storage
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.stored import in_storage
 from loopkit.poly.affine import affine_difference
 from loopkit.target.code import CheckedAccess, Extent, ViolationPointer
 from loopkit.target.emit import Emitter

@@ -7,7 +7,7 @@ from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
 from loopkit.kernel.data import CachePolicy
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
-from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, filled
+from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, DIVISION, filled
 from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, conversions
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
@@ -74,19 +74,8 @@ __device__ __forceinline__ NAME operator*(NAME a, NAME b)
 }
 __device__ __forceinline__ NAME operator*(NAME a, TYPE b) { return NAME(a.re*b, a.im*b); }
 __device__ __forceinline__ NAME operator*(TYPE a, NAME b) { return NAME(a*b.re, a*b.im); }
-__device__ __forceinline__ NAME operator/(NAME a, TYPE b) { return NAME(a.re / b, a.im / b); }
-// divides by the larger part of b first, so that nothing overflows on the way
-__device__ __forceinline__ NAME operator/(NAME a, NAME b)
-{
-    if (b.re == 0 && b.im == 0)
-        return NAME(a.re / fabsMARK(b.re), a.im / fabsMARK(b.re));
-    if (fabsMARK(b.re) >= fabsMARK(b.im)) {
-        const TYPE ratio = b.im / b.re, scale = b.re + b.im*ratio;
-        return NAME((a.re + a.im*ratio) / scale, (a.im - a.re*ratio) / scale);
-    }
-    const TYPE ratio = b.re / b.im, scale = b.re*ratio + b.im;
-    return NAME((a.re*ratio + a.im) / scale, (a.im*ratio - a.re) / scale);
-}
+__device__ __forceinline__ NAME operator/(NAME a, TYPE b) { return NAME(a.re / b, a.im / b); }\
+""" + DIVISION.replace("DIVIDE", "operator/") + """\
 __device__ __forceinline__ bool operator==(NAME a, NAME b) { return a.re == b.re && a.im == b.im; }
 __device__ __forceinline__ bool operator!=(NAME a, NAME b) { return !(a == b); }
 """

@@ -13,16 +13,18 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Block, Function, Region, Scope, Sync, Tiles
+from loopkit.ast.arrays import Array
+from loopkit.ast.nodes import Block, Function, Region, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.value_ranges import ValueRanges
-from loopkit.ast.walk import cluster_of, nodes_in
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import WIDEST, MemoryInstruction, indented
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
+from loopkit.instructions.table import CUDA_TEXTS_IN_CLUSTERS
 from loopkit.lowering.lowered import GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
@@ -55,7 +57,8 @@ from loopkit.target.scalar_functions import preambles
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
-_BARRIERS = {Scope.THREAD: (), Scope.WARP: ("__syncwarp();",), Scope.BLOCK: ("__syncthreads();",)}
+_BARRIERS = {Scope.THREAD: (), Scope.WARP: ("__syncwarp();",), Scope.BLOCK: ("__syncthreads();",),
+             Scope.CLUSTER: ("cluster_barrier();",)}
 
 #: The C++ standards for compiling generated text.
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
@@ -270,7 +273,8 @@ class _CudaFunction(FunctionText):
         arrays_at = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         shuffled = comments_of_shuffles(function)
         emitter = Emitter(
-            self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
+            self.lowered.kernel, replace(CUDA, instructions={
+                **self.instruction_texts, **(CUDA_TEXTS_IN_CLUSTERS if function.cluster > 1 else {})}),
             Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync)], lanes.shuffle,
@@ -298,8 +302,6 @@ class _CudaFunction(FunctionText):
         body += _lines_for(places, [x for x in places if not (launch.persistent and x in launch.mapping.block_inames)],
                            inner)
         inner = [*start, "", *_grid_of_tiles(launch, emitter), *inner] if launch.persistent else inner
-        inner += ["// no block ends before all copies and arrivals of its cluster", "cluster_barrier();"] \
-            if function.cluster > 1 else []
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -325,8 +327,6 @@ def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[
 
 def _barrier_of(sync: Sync) -> Iterable[str]:
     """The lines by which the threads of *sync* wait for each other."""
-    if sync.scope is Scope.BLOCK and cluster_of(sync.instructions) > 1:
-        return ("cluster_barrier();",)
     return (f"barrier_of_consumers<{sync.threads}>();",) if sync.threads else _BARRIERS[sync.scope]
 
 

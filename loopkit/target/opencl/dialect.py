@@ -13,7 +13,7 @@ from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.base import OPENCL_MEMORIES
 from loopkit.instructions.table import OPENCL_HELPERS, OPENCL_TEXTS
 from loopkit.target.c.dialect import Dialect, Functions, Syntax
-from loopkit.target.complex_functions import COMPLEX_FUNCTIONS
+from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, DIVISION
 from loopkit.target.narrow_reals import conversions
 
 _INLINE = "static inline"
@@ -90,20 +90,7 @@ _OPERATORS = {
 
 #: Other functions take the place of those that multiply complex numbers, or divide by one.
 _FUNCTIONS = {
-    "over": """
-// divides by the larger part of b first, so that nothing overflows on the way
-QUALIFIER NAME over_SUFFIX(NAME a, NAME b)
-{
-    if (b.re == 0 && b.im == 0)
-        return NAME(a.re / fabs(b.re), a.im / fabs(b.re));
-    if (fabs(b.re) >= fabs(b.im)) {
-        const TYPE ratio = b.im / b.re, scale = b.re + b.im*ratio;
-        return NAME((a.re + a.im*ratio) / scale, (a.im - a.re*ratio) / scale);
-    }
-    const TYPE ratio = b.re / b.im, scale = b.re*ratio + b.im;
-    return NAME((a.re*ratio + a.im) / scale, (a.im*ratio - a.re) / scale);
-}
-""",
+    "over": DIVISION.replace("DIVIDE", "over_SUFFIX"),
     "real_over": """
 QUALIFIER NAME real_over_SUFFIX(TYPE a, NAME b)
 {

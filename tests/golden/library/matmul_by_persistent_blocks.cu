@@ -104,6 +104,23 @@ template <int COUNT> __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
+// Each of COUNT warpgroups has a named barrier, at which it waits for its turn. The last warpgroup arrives at that
+// of warpgroup 0, which then begins.
+template <int COUNT> __device__ __forceinline__ void start_turns()
+{
+    if (threadIdx.x / 128 == COUNT - 1)
+        asm volatile("bar.arrive 2, 256;" ::: "memory");
+}
+// waits until the warpgroup before has ended its turn
+template <int COUNT> __device__ __forceinline__ void begin_turn()
+{
+    asm volatile("bar.sync %0, 256;" :: "r"(2 + threadIdx.x / 128) : "memory");
+}
+// lets the next warpgroup begin its turn
+template <int COUNT> __device__ __forceinline__ void end_turn()
+{
+    asm volatile("bar.arrive %0, 256;" :: "r"(2 + (threadIdx.x / 128 + 1) % COUNT) : "memory");
+}
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap &map, int start_0, int start_1)
 {
@@ -218,6 +235,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     unsigned int tiles_empty_parities_ = ~0u;
     start_phases<8>(tiles_empty);
     __syncthreads();
+    start_turns<2>();
 
     const long long tiles_along_x = 8*((m + 255) / 256);
     const long long tiles = tiles_along_x * ((n + 1023) / 1024);
@@ -296,6 +314,8 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                 if (0 < (l + 63) / 64) {
                     arrive_as_warp(&tiles_empty[((l + 63) / 64 + 3) % 4]);
                 }
+                // warpgroups take turns from insn to store_c
+                begin_turn<2>();
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                     #pragma unroll
@@ -372,6 +392,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                         __syncwarp();
                     }
                 }
+                end_turn<2>();
             }
         }
         // TMA has read shared memory before the block ends
