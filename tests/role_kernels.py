@@ -4,8 +4,10 @@ from __future__ import annotations
 import numpy as np
 
 import loopkit as lk
+from tests.deep import shared
 
 
+@shared
 def rows(slots: int, factors: str = "a", blocks: int = 0, *, store: str = "plain", height: int = 64,
          slots_of_last: int = 0, registers: int = 0) -> lk.LoopKernel:
     """The sums along the rows of the products of the elements of the *factors*, with a row for each thread.
@@ -36,6 +38,7 @@ def rows(slots: int, factors: str = "a", blocks: int = 0, *, store: str = "plain
     return lk.persistent(knl, blocks) if blocks else knl
 
 
+@shared
 def twice_read(slots: int, blocks: int) -> lk.LoopKernel:
     """The sums of the rows of a matrix, plus twice those of the next row of a block: two loops read each tile."""
     knl = lk.make_kernel(
@@ -58,6 +61,7 @@ def twice_read(slots: int, blocks: int) -> lk.LoopKernel:
     return lk.persistent(lk.specialize_warps(knl, "copy"), blocks)
 
 
+@shared
 def rows_of_data(slots: int, blocks: int) -> lk.LoopKernel:
     """The sums of 64 rows of a matrix for each block: its first row and its number of strips are read from memory."""
     knl = lk.make_kernel(["{[g, i]: 0<=g<groups and 0<=i<64}", "[steps] -> {[k]: 0<=k<32*steps}"], """

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import loopkit as lk
+from tests.deep import shared
 
 
+@shared
 def rowsum(stages: int, dtype: str = "float32") -> lk.LoopKernel:
     """The sums of the rows of a matrix, with a row for each thread; *stages*: the tiles held at once."""
     knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", """
@@ -23,6 +25,7 @@ def rowsum(stages: int, dtype: str = "float32") -> lk.LoopKernel:
     return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
 
 
+@shared
 def rowdot(a_stages: int, b_stages: int) -> lk.LoopKernel:
     """The products of the rows of two matrices; the tiles of each that are held at once."""
     knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", """
@@ -43,6 +46,7 @@ def rowdot(a_stages: int, b_stages: int) -> lk.LoopKernel:
     return lk.pipeline(knl, "k_outer", b_stages, temporaries=["b_tile"])
 
 
+@shared
 def window(stride: int, before: int) -> lk.LoopKernel:
     """A copy of every *stride*-th row of a matrix through a box of 8 rows, from *before* the first row on."""
     row = f"{stride}*i - {before}"
@@ -86,6 +90,7 @@ def stored_box(extents: Sequence[int]) -> lk.LoopKernel:
     return lk.store_via(knl, "y", [f"b{k}" for k in axes], temporary_name="tile")
 
 
+@shared
 def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.LoopKernel:
     """The product of two matrices of bfloat16, by 64x64 elements a block, from tiles that TMA copies."""
     across = "j, k" if b_transposed else "k, j"
@@ -119,6 +124,7 @@ def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.Loo
     return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
 
 
+@shared
 def doubled(cells: int) -> lk.LoopKernel:
     """Twice a matrix, 8 rows at a time in one block, which TMA stores from a tile; *cells*: tiles held at once."""
     cell = f"t % {cells}" if cells > 1 else "0"
@@ -135,6 +141,7 @@ def doubled(cells: int) -> lk.LoopKernel:
     return lk.tensorize(knl, "store", "tma.store", "p, q")
 
 
+@shared
 def split_sums(dtype: str = "float32", *, atomic: bool = True, operation: str = "+") -> lk.LoopKernel:
     """The sums of the rows of slices, each by a block of its own, which TMA adds to a matrix."""
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
@@ -149,6 +156,7 @@ def split_sums(dtype: str = "float32", *, atomic: bool = True, operation: str = 
     return lk.buffer_array(knl, "c", "k_box, i_box, j_box", temporary_name="tile", default_tag=None)
 
 
+@shared
 def summed(dtype: str = "float32") -> lk.LoopKernel:
     """The same by TMA."""
     knl = lk.tensorize(split_sums(dtype), "store_c", "tma.add")

@@ -6,6 +6,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.wgmma import WGMMA
+from tests.deep import shared
 
 #: Warpgroups of a block, each with the rows of a box.
 WARPGROUPS = 2
@@ -35,6 +36,7 @@ def plain(name: str, left: str = "ik", right: str = "jk") -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"a,b": named_dtype(wgmma.factor.dtype), "c": np.dtype(wgmma.sum.dtype)})
 
 
+@shared
 def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, swizzled: bool = True,
             by_tma: int = 0) -> lk.LoopKernel:
     """The same by the instruction, in a pipeline of tiles, each of 128 bytes along the steps.
@@ -66,6 +68,7 @@ def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, 
     return knl
 
 
+@shared
 def product_from_registers(name: str, right: str = "jk", stages: int = 3, *, whole: bool = False) -> lk.LoopKernel:
     """The same, with the left factor in the registers of the threads.
 
@@ -126,6 +129,7 @@ OF_PRODUCTS = (128, 256, 64, 64)
 BF16 = named_dtype("bfloat16")
 
 
+@shared
 def product_of_products(stages: int = 3) -> lk.LoopKernel:
     """A product whose left factor is a function of another product, in the registers of the threads that compute it."""
     rows, keys, features, tile = OF_PRODUCTS

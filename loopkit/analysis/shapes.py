@@ -190,15 +190,22 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
 
 def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
     """*knl* with the assumption that a size is not negative if it is an array's extent or has an unsigned dtype."""
-    extents = {e.name for shape in array_shapes(knl).values() for e in shape if isinstance(e, p.Variable)}
+    shapes = array_shapes(knl)
+    extents = {e.name for shape in shapes.values() for e in shape if isinstance(e, p.Variable)}
     unsigned = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind == "u"}
     if unsigned:
         subscripts = (i for found in accesses_by_array(knl).values() for a in found for i in a.subscripts)
         extents |= unsigned & frozenset().union(*(s.domain.params for s in knl.statements), *map(variables, subscripts))
     sizes = [range_condition(name, 0) for name in sorted(extents & knl.value_params)]
-    new = specialized(knl, assumptions=reduce(Set.intersect, sizes, knl.assumptions))
-    return with_accesses_of(knl, new) if knl.assumptions.is_subset(new.assumptions) else new
+    assumptions = reduce(Set.intersect, sizes, knl.assumptions)
+    if knl.assumptions.is_subset(assumptions):
+        return with_accesses_of(knl, specialized(knl, assumptions=assumptions))
+    # no fact makes these extents simpler
+    known = {name: shape for name, shape in shapes.items() if None not in shape and all(map(_is_linear, shape))}
+    return specialized(knl, assumptions=assumptions, arguments=tuple(
+        replace(a, inferred=known.get(a.name)) if isinstance(a, GlobalArg) and a.shape is None else a
+        for a in knl.arguments))
 
 
 def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:

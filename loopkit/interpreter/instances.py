@@ -17,8 +17,9 @@ from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
+from loopkit.poly.points import all_points
 from loopkit.poly.relations import at_sink
-from loopkit.poly.sets import all_points, fix_params
+from loopkit.poly.sets import fix_params
 
 #: Most instances of a statement that are run one by one.
 MOST = 100_000

@@ -289,7 +289,13 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     if stop is not None and stop not in _NUMBER:
         raise PreconditionError(f"'{stop}' is not a stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(_NUMBER)}")
-    return lower_fully(knl, resolve_target(target).machine, stop or STAGES[-1].name)
+    machine = resolve_target(target).machine
+    if stop not in (None, FINISHED):
+        return lower_fully(knl, machine, stop)
+    low = lowered_once(knl, machine)
+    # a step may have lowered its result before it was in the history
+    return low if low.kernel.history is knl.history else replace(
+        low, kernel=low.kernel.with_history(knl.history, low.kernel.given_pairs))
 
 
 #: The last stages without versions for full tiles, and with loops in the place of unrolled text.

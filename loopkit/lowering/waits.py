@@ -20,11 +20,11 @@ from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.tags import GroupTag
-from loopkit.kernel.tree import Barrier, Leaf, Tree, nodes_in, parts_of, paths, placed_nodes
+from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, nodes_in, parts_of, paths, placed_nodes
 from loopkit.lowering.block_values import block_values
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, points_where
 from loopkit.poly.relations import in_one_iteration, only_dims, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, as_points
@@ -67,8 +67,9 @@ class Waits:
             if not (isinstance(node, Barrier) and node.instructions):
                 continue
             names = (*sorted(self.blocks), *loops_of(way))
-            domains = [self.launch.statements[s].domain.onto(names) for s in self.launch.beside(node, body)]
-            points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
+            domains = [self.launch.statements[s].domain.onto(names).without_params(of_threads)
+                       for s in self.launch.beside(node, body)]
+            points = reduce(InstanceSet.union, {id(d): d for d in domains}.values())     # many are one
             if not self.launch.kernel.value_params.union(block_values(self.launch)).issuperset(points.params):
                 return None                     # read from memory, and not one value for the block
             found.append(PlacedWait(way, names, as_points(points.set), node.producer, node=node))
@@ -152,6 +153,10 @@ class Waits:
         return not left.is_empty()
 
     @cached_property
+    def _paths(self) -> Mapping[str, Path]:
+        return paths(self.tree)
+
+    @cached_property
     def _place_names(self) -> frozenset[str]:
         phases = (*(i.phase for i in self._phased.values()), *(i.phase for place in self.places or ()
                                                                for i in place.node.instructions))
@@ -172,9 +177,11 @@ class Waits:
 
     def by_names(self, h: Hazard, among: AbstractSet[str]) -> Map:
         """The pairs of *h* in terms of :meth:`names`."""
-        dims = ([self.launch.statements[s].statement.inames.index(x) for x in self.names(s, among)]
-                for s in (h.source, h.sink))
-        return only_dims(h.pairs, *dims)
+        def named() -> tuple[Map, Map]:
+            dims = ([self.launch.statements[s].statement.inames.index(x) for x in self.names(s, among)]
+                    for s in (h.source, h.sink))
+            return h.pairs, only_dims(h.pairs, *dims)           # the first keeps its id alive
+        return kept(self.memo, (id(h.pairs), h.source, h.sink, frozenset(among)), named)[1]
 
     @kept_by_kernel
     def _covered(self, source: str, sink: str, place: int, wait: Instruction) -> Map | None:
@@ -242,5 +249,5 @@ class Waits:
     def _event(self, of: str | int) -> Event:
         assert self.places is not None
         return self.places[of] if isinstance(of, int) else \
-            Event.anywhere(paths(self.tree)[of], self.names(of, self._place_names),
+            Event.anywhere(self._paths[of], self.names(of, self._place_names),
                            producer=self.launch.statements[of].producer is not None)

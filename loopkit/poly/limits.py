@@ -214,7 +214,9 @@ P = ParamSpec("P")
 
 
 def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concatenate[K, P], A]:
-    """*function*, of a kernel and hashable arguments, with its results :func:`kept` in the kernel's memo."""
+    """*function*, of a kernel or another object with a memo, and of hashable arguments, with its results :func:`kept`
+    in the memo.
+    """
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)

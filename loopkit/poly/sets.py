@@ -7,16 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
-from itertools import product
-from math import prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, set_space, subtract, to_aff, to_int
-from loopkit.poly.limits import affordable, bounded, coalesced, gave_up, kept, kept_results, without_empty_pieces
+from loopkit.poly.limits import (
+    affordable,
+    bounded,
+    coalesced,
+    gave_up,
+    kept_by_kernel,
+    kept_results,
+    without_empty_pieces,
+)
 from loopkit.shown import Shown
 
 Set = isl.Set
@@ -30,7 +36,10 @@ T = TypeVar("T", isl.Set, isl.Map)
 
 @dataclass(frozen=True, repr=False)
 class InstanceSet(Shown):
-    """The points ``[params] -> { [inames] }`` of *set*, an anonymous isl set."""
+    """The points ``[params] -> { [inames] }`` of *set*, an anonymous isl set.
+
+    :ivar memo: results of questions about these points, which most steps leave as they are.
+    """
 
     inames: tuple[str, ...]
     set: isl.Set
@@ -53,6 +62,13 @@ class InstanceSet(Shown):
     def universe(inames: Sequence[str]) -> InstanceSet:
         return InstanceSet(tuple(inames), isl.Set.universe(set_space((), tuple(inames))))
 
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"inames": self.inames, "set": self.set}
+
     def __str__(self) -> str:
         return self.text
 
@@ -71,11 +87,10 @@ class InstanceSet(Shown):
                      if self.set.involves_dims(DIM.param, i, 1))
 
     @property
+    @kept_by_kernel                                   # isl simplifies in place: a later text might be another one
     def text(self) -> str:
         """isl's notation, without parameters that do not occur."""
-        # isl simplifies in place, so that the text of a set would depend on earlier computations
-        return kept(self.__dict__, "text", lambda: str(with_dim_names(
-            coalesced(self.set).remove_redundancies().drop_unused_params(), self.inames)))
+        return str(with_dim_names(coalesced(self.set).remove_redundancies().drop_unused_params(), self.inames))
 
     def is_empty(self) -> bool:
         return bool(self.set.is_empty())
@@ -96,8 +111,14 @@ class InstanceSet(Shown):
         A parameter of this set that is one of *inames* becomes that dimension (nested domains).
         """
         inames = tuple(inames)
-        if inames == self.inames:
-            return self
+        return self if inames == self.inames else self._onto(inames)
+
+    @kept_by_kernel
+    def _onto(self, inames: tuple[str, ...]) -> InstanceSet:
+        if inames == tuple(x for x in self.inames if x in inames):
+            gone = [i for i, x in enumerate(self.inames) if x not in inames]
+            points = reduce(lambda known, i: known.project_out(DIM.set, i, 1), reversed(gone), self.set)
+            return InstanceSet(inames, with_dim_names(points, inames))
         points = self.bound(self.inames).set
         for x in self.inames:
             if x not in inames:
@@ -118,15 +139,24 @@ class InstanceSet(Shown):
         return InstanceSet(inames, with_dim_names(points, inames))
 
     def intersect_params(self, params: isl.Set) -> InstanceSet:
-        return self.named(self.set.intersect_params(params))
+        # the last result only: those for the sizes of many kernels would stay as long as these points
+        known, result = self.memo.get("params", (None, None))
+        if known is not params:
+            result = self.named(self.set.intersect_params(params))
+            self.memo["params"] = params, result
+        return cast(InstanceSet, result)
 
     def without_params(self, names: Collection[str]) -> InstanceSet:
         """Remove all constraints on the parameters *names*, which become unknowns of each instance."""
+        own = tuple(dict.fromkeys(x for x in names if self.set.find_dim_by_name(DIM.param, x) >= 0))
+        return self._without_params(own) if own else self
+
+    @kept_by_kernel
+    def _without_params(self, names: tuple[str, ...]) -> InstanceSet:
         points = self.set
-        for name in names:
-            if (i := points.find_dim_by_name(DIM.param, name)) >= 0:
-                points = points.project_out(DIM.param, i, 1)
-        return self if points is self.set else self.named(points)
+        for x in names:
+            points = points.project_out(DIM.param, points.find_dim_by_name(DIM.param, x), 1)
+        return self.named(points)
 
     def bound(self, inames: Collection[str]) -> InstanceSet:
         """Turn the dimensions *inames* into parameters of the same names (hardware inames)."""
@@ -161,6 +191,7 @@ class InstanceSet(Shown):
         """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
         return self.named(reduce(Set.intersect, (condition_set(op, e, self.inames) for op, e in conditions), self.set))
 
+    @kept_by_kernel
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
         return constant_range(self.set, self.inames.index(iname))
@@ -397,24 +428,3 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
         with bounded(f"whether {whole} holds for a call"):
             return None if holds(points, values) else whole
     return check
-
-
-def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
-    """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
-    if not values.keys() >= set(points.params):
-        return None
-    fixed = fix_params(points.set, values).drop_unused_params()
-    if not fixed.is_bounded():
-        return None
-    found: set[tuple[int, ...]] = set()
-    names = tuple(f"x{i}" for i in range(fixed.dim(DIM.set)))
-    for piece in fixed.get_basic_sets():
-        single = isl.Set.from_basic_set(piece)
-        if single.is_empty():
-            continue
-        box = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(len(names))]
-        if prod(map(len, box)) > most:
-            return None
-        inside = checker(params_of(InstanceSet(names, single)))
-        found.update(x for x in product(*box) if inside(dict(zip(names, x, strict=True))) is None)
-    return sorted(found)

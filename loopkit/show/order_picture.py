@@ -21,7 +21,7 @@ from loopkit.interpreter.instances import Half, Instance, broken_orders, referen
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import writing_ends
 from loopkit.poly.limits import affordable, bounded
-from loopkit.poly.sets import all_points
+from loopkit.poly.points import all_points
 from loopkit.show.document import Picture
 from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, box, head, label, quiet_lines, svg, widest
 from loopkit.show.plot import Plot

@@ -19,8 +19,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.poly.affine import integer_factor, subtract
+from loopkit.poly.points import all_points
 from loopkit.poly.relations import at_sink
-from loopkit.poly.sets import InstanceSet, all_points, fix_params, lexmin_point
+from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 Point = tuple[int, ...]
 

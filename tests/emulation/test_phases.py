@@ -11,6 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.expr.kinds import named_dtype
+from loopkit.lowering.pipeline import lowered_once
 from tests.tma_kernels import box, product, rowdot, rows_of_window, rowsum, stored_box, window
 from tests.verification.test_phases import FAULTS, FAULTS_OF_ONE, Change
 
@@ -61,7 +62,7 @@ def test_a_product_with_swizzled_tiles() -> None:
 
 def _traces(knl: lk.LoopKernel, fault: Change, expected: np.ndarray, **arrays: np.ndarray) -> Iterator[str]:
     """The wrong results and the errors of the ways to run the program with a *fault*."""
-    program = lk.lower(knl).program
+    program = lowered_once(knl).program
     (function,) = program.functions
     wrong = replace(program, functions=(replace(function, body=as_block(rewritten(function.body, fault))),))
     for completion, order in CHOICES:

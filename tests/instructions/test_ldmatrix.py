@@ -14,7 +14,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.ldmatrix import LDMATRIX, LdMatrixIssue
 from loopkit.instructions.mma import MMA
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.matrix_kernels import LOADS, product
 from tests.property.matrix_units import loaded
@@ -42,7 +42,7 @@ def fragments(text: str = PLAIN, name: str = BF16, *, staged: bool = True,
 
 
 def issues(knl: lk.LoopKernel) -> list[LdMatrixIssue]:
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     assert validate(low) == ()
     return [node.instruction for node in nodes_in(low.program.functions[0].body)
             if isinstance(node, Region) and isinstance(node.instruction, LdMatrixIssue)]
@@ -58,7 +58,7 @@ def test_each_load_serves_a_product() -> None:
 @pytest.mark.parametrize(("load", "copies"), [("x4", 1), ("x2", 2), ("x1", 4)])
 def test_a_fragment_of_several_loads(load: str, copies: int) -> None:
     """Each has its own registers and, in the unrolled loops around it, its own rows."""
-    low = lower_fully(lk.set_options(lk.tensorize(fragments(), "a_fragment_rule", f"ldmatrix.{load}"),
+    low = lowered_once(lk.set_options(lk.tensorize(fragments(), "a_fragment_rule", f"ldmatrix.{load}"),
                                      textual_unroll=True))
     assert validate(low) == ()
     text = str(lk.generate_code(low.kernel, target="cuda")) if copies == 1 else ""

@@ -15,7 +15,7 @@ from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.mma import CUDA, MMA, MmaIssue
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.table import NEST_INSTRUCTIONS
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.matrix_kernels import PRODUCTS, data, product
 from tests.nvrtc import compile_cuda
@@ -38,7 +38,7 @@ def architectures(name: str) -> list[str]:
 def test_each_instruction(name: str, way: str) -> None:
     """Proven; on the test machine and in C the numbers of numpy; and NVRTC accepts the text."""
     knl, (given, expected) = product(name, way), data(name)
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     issued = [node.instruction for node in nodes_in(low.program.functions[0].body)
               if isinstance(node, Region) and isinstance(node.instruction, Issue)]
     assert {type(i) for i in issued} == {type(i) for i in issued if way == "ldmatrix" or isinstance(i, MmaIssue)}

@@ -14,7 +14,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.stmatrix import CUDA, STMATRIX, StMatrixIssue
 from loopkit.instructions.table import CUDA_HELPERS
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.golden_files import GoldenFiles
 from tests.matrix_stores import data, product, stored
@@ -30,7 +30,7 @@ SM_90 = lk.CudaTarget("sm_90")
 def test_each_store(name: str, dtype: str) -> None:
     """Proven, and the elements of the emulated lanes are where the readers look for them."""
     knl, x = stored(name, dtype), data(dtype)
-    assert validate(lower_fully(knl)) == ()
+    assert validate(lowered_once(knl)) == ()
     np.testing.assert_array_equal(lk.emulate(knl, x=x, target=SM_90).y.astype(float), 2*x.astype(float))
 
 
@@ -92,7 +92,7 @@ FAULTS: dict[str, Callable[[StMatrixIssue], StMatrixIssue]] = {
 def test_a_fault_is_found(fault: str) -> None:
     """By the check of the program; and the emulation has a wrong result, or stops."""
     knl, x = stored("stmatrix.x4", swizzled=True), data("bfloat16")
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     wrong = changed(low, _issue_changed(FAULTS[fault]))
     assert any(isinstance(n, Region) and isinstance(n.instruction, StMatrixIssue) for f in wrong.program.functions
                for n in nodes_in(f.body))

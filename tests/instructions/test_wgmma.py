@@ -18,7 +18,7 @@ from loopkit.instructions.shared_matrices import SharedMatrix
 from loopkit.instructions.wgmma import WGMMA, WgmmaIssue
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
@@ -97,7 +97,6 @@ def test_a_product_of_a_product() -> None:
 
 def require_right(knl: lk.LoopKernel, given: dict[str, np.ndarray], expected: np.ndarray) -> None:
     assert lk.verify(knl, full=True).proven
-    assert validate(lower_fully(knl)) == ()
     for completion in ("first", "last"):
         found = lk.emulate(knl, given, completion=completion, target=TARGET).c
         np.testing.assert_array_equal(found, expected)
@@ -246,7 +245,7 @@ def test_a_fault_is_found(fault: str, held: bool) -> None:
     """
     change, kinds, shows = FAULTS[fault]
     knl, (given, expected) = product_from_registers(SMALL, whole=True) if held else product(SMALL), data(SMALL)
-    wrong = [*with_one_changed(lower_fully(knl), change)]
+    wrong = [*with_one_changed(lowered_once(knl), change)]
     assert wrong
     for lowered in wrong:
         found = report(knl, lowered)["races"]
@@ -263,7 +262,7 @@ def test_a_fault_is_found(fault: str, held: bool) -> None:
 
 def test_the_witness_of_a_missing_proxy_fence() -> None:
     knl = product(SMALL, stages=1)
-    [lowered] = with_one_changed(lower_fully(knl), leaving_out(ProxyFence))
+    [lowered] = with_one_changed(lowered_once(knl), leaving_out(ProxyFence))
     first, witness, hint = str(report(knl, lowered)["races"].findings[0].error).splitlines()
     assert first == "'insn.k.update' may access an element of 'a_tile' before 'a_tile_rule' has its effect there."
     assert re.search(r"a_tile_rule\[.*\] writes a_tile\[0, 0\], which insn.k.update\[.*\] reads", witness)
@@ -272,7 +271,7 @@ def test_the_witness_of_a_missing_proxy_fence() -> None:
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_wrong_descriptor_is_found(side: str) -> None:
-    low = lower_fully(product("wgmma.m64n16k16.f32.bf16", stages=1))
+    low = lowered_once(product("wgmma.m64n16k16.f32.bf16", stages=1))
     matrix: SharedMatrix = getattr(issue_of(low), side)
     first = matrix.first.index_tuple
     for other in (replace(matrix, stride=512), replace(matrix, layout=replace(matrix.layout, swizzle=False)),
@@ -287,7 +286,7 @@ def test_a_wrong_descriptor_is_found(side: str) -> None:
 @pytest.mark.parametrize("wrong", [[2, 3, 0, 1, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 7, 6]])
 def test_a_wrong_register_is_found(wrong: list[int]) -> None:
     """By the check of the program, in terms of rows and steps; or since words are not whole registers."""
-    low = lower_fully(product_from_registers(SMALL, whole=True))
+    low = lowered_once(product_from_registers(SMALL, whole=True))
 
     def change(node: Node) -> Node:
         if isinstance(node, Region) and isinstance(node.instruction, WgmmaIssue):

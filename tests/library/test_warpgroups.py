@@ -11,6 +11,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.expr.kinds import named_dtype
+from tests.deep import shared
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
@@ -69,12 +70,17 @@ def test_epilogues(epilogue: str, store: str) -> None:
     np.testing.assert_array_equal(lk.emulate(knl, a=a, b=b, **given, target=HOPPER).c, expected)
 
 
+@shared
+def product(dtype: str, *, b_transposed: bool) -> lk.LoopKernel:
+    return lk.library.matmul(dtype, wgmma=True, b_transposed=b_transposed, tile=(64, 64, 64))
+
+
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("dtype", "b_transposed"), [("bfloat16", False), ("int8", True)])
 @pytest.mark.parametrize("completion", ["first", "last"])
 def test_partial_tiles(dtype: str, b_transposed: bool, completion: str) -> None:
     """By emulation, with tiles beyond all edges."""
-    knl = lk.library.matmul(dtype, wgmma=True, b_transposed=b_transposed, tile=(64, 64, 64))
+    knl = product(dtype, b_transposed=b_transposed)
     rng, n, m, length = np.random.default_rng(0), 5, 72, 208
     a, b = (rng.integers(-4, 5, shape).astype(named_dtype(dtype)) for shape in ((n, length), (length, m)))
     found = lk.emulate(knl, a=a, b=np.ascontiguousarray(b.T) if b_transposed else b, completion=completion,
@@ -95,7 +101,7 @@ def parts_of_larger(rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarra
 def test_arrays_may_be_larger_than_the_sizes() -> None:
     """TMA loads zeros beyond the sizes, and stores nothing there."""
     given, expected = parts_of_larger(np.random.default_rng(0))
-    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64))
+    knl = product("bfloat16", b_transposed=False)
     np.testing.assert_array_equal(lk.emulate(knl, target=HOPPER, **given).c.astype(np.float64), expected)
 
 

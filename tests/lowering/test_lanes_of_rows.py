@@ -6,7 +6,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.kernel.data import AddressSpace
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.nvrtc import compile_cuda
 
@@ -40,7 +40,7 @@ def rows_of_lanes(more: str = "", lanes: int = 4, rows: int = 8, result: str = "
 def test_a_value_for_each_row(lanes: int, rows: int) -> None:
     knl = rows_of_lanes(lanes=lanes, rows=rows)
     assert lk.verify(knl, full=True).proven
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     assert validate(low) == ()
     assert {x: low.storages[x].space for x in ("top", "total", "next", "s")} == dict.fromkeys(
         ("top", "total", "next", "s"), AddressSpace.PRIVATE)
@@ -83,7 +83,7 @@ def test_what_other_rows_read_has_one_copy() -> None:
         end
         """, assumptions="n >= 1")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a": F32, "y": F32}), "b:g.0, i:l.0, j:l.0")
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     assert low.storages["u"].space is AddressSpace.LOCAL
     assert validate(low) == ()
     assert lk.verify(knl, full=True).proven
@@ -97,7 +97,7 @@ def test_rows_of_other_lanes() -> None:
     knl = rows_of_lanes()
     knl = lk.untag_inames(knl, "j_lane")
     knl = lk.tag_inames(lk.split_iname(knl, "j_lane", 2, inner_tag="l.0"), "j_lane_outer:unr")
-    (launch,) = lower_fully(knl).launches
+    (launch,) = lowered_once(knl).launches
     assert launch.mapping.extents["l.0"] == 16
 
 
@@ -152,7 +152,7 @@ def test_what_threads_of_a_row_write_for_others(name: str) -> None:
     given = {x: rng.integers(-9, 9, shape).astype(F32) for x, shape in (("u", (3, 8)), ("x", (3, 8, 4)))}
     wanted = lk.compile(plain, "c")(**given).asdict()
     knl = lk.tag_inames(plain, "b:g.0, r:l.0, l:l.0")
-    assert validate(lower_fully(knl)) == ()
+    assert validate(lowered_once(knl)) == ()
     assert lk.verify(knl, full=True).proven
     for order in ("forward", "backward"):
         found = lk.emulate(knl, given, order=order, lockstep=1).asdict()

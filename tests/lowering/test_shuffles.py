@@ -23,7 +23,7 @@ from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import TAGS, is_collective, is_parallel, of_host
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
 from loopkit.verification.validation import validate
@@ -131,7 +131,7 @@ def test_warps_that_have_no_part(lanes: int, how: str) -> None:
         """, a=F32, b=F32), m=lanes)
     knl = lk.tag_inames(plain, "i:g.0, r:l.1, j:l.1, k:l.0, l:l.0")
     assert note(knl) == f"combined {how}"
-    assert validate(lower_fully(knl)) == ()
+    assert validate(lowered_once(knl)) == ()
     assert_same(plain, knl, n=2)
 
 
@@ -272,7 +272,7 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
     axes = ("l.0", "l.1") if swapped else ("l.1", "l.0")
     knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
     knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
-    low = lower_fully(knl, Machine(warp))
+    low = lowered_once(knl, Machine(warp))
     assert lk.verify(knl, WarpsOf(warp)).ok
     assert validate(low) == ()
     n = 1 + seed % 9

@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Scope
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda
@@ -61,7 +61,7 @@ def test_no_more_threads_wait_for_each_other_than_must(name: str) -> None:
 @pytest.mark.parametrize("name", WAITING)
 def test_the_results_are_right(name: str) -> None:
     way = WAITING[name]
-    lowered = lower_fully(way.make())
+    lowered = lowered_once(way.make())
     for n in (0, 1, 2, 5):
         got, want = run(way, lowered, n)
         assert (got == want).all()
@@ -134,7 +134,7 @@ def test_where_groups_cannot_be_counted() -> None:
         return lk.set_temporary_address_space(knl, "t", "local")
     for read, text in (("j", None), ("j + 1 - 2*(j % 2)", "__syncwarp();"), ("63 - j", "__syncthreads();")):
         knl = beside(read)
-        lowered = lower_fully(knl)
+        lowered = lowered_once(knl)
         assert len(lowered.launches) == 1
         assert (syncs(lk.generate_code(knl, target="cuda").source).keys()) == (set() if text is None else {text})
         assert lk.verify(knl, full=True).proven
@@ -158,7 +158,7 @@ def weaker(wait: Barrier) -> Iterator[Barrier]:
 def test_a_weaker_wait_is_found(name: str) -> None:
     """By the check of the tree, by that of the program, and by a machine."""
     way = WAITING[name]
-    for lowered in with_one_changed(lower_fully(way.make()), weaker):
+    for lowered in with_one_changed(lowered_once(way.make()), weaker):
         found = report(way.make(), lowered)
         assert found["races"].verdict is lk.Verdict.REFUTED, lowered
         assert found["order"].verdict is lk.Verdict.PROVEN

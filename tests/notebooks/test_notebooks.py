@@ -6,13 +6,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from loopkit.runtime.cuda.devices import why_not
@@ -65,18 +66,37 @@ def test_a_notebook_begins_with_its_title_and_links_to_the_next(path: Path) -> N
     assert following is None or f"]({following})" in last.source
 
 
+@pytest.fixture(scope="module")
+def execute(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Callable[[Any], None]]:
+    """Runs a notebook, in one process for all: with no names of others, and the counts of a new one."""
+    update, loop = pytestconfig.getoption("--update-golden"), asyncio.new_event_loop()
+
+    async def run(notebook: Any) -> None:
+        client = NotebookClient(notebook, km=manager, timeout=300, coalesce_streams=True,
+                                resources={"metadata": {"path": DIRECTORY}})
+        try:
+            await client.async_execute()
+        finally:
+            await client.kc.execute("get_ipython().reset()", silent=True, reply=True, timeout=60)
+            client.kc.stop_channels()
+
+    with pytest.MonkeyPatch.context() as patch:
+        _use_this_interpreter(tmp_path_factory.mktemp("jupyter"), patch, "" if update else QUICK)
+        manager = AsyncKernelManager(kernel_name="python3")
+        yield lambda notebook: loop.run_until_complete(run(notebook))
+        loop.run_until_complete(manager.shutdown_kernel(now=True))
+        loop.close()
+
+
 # what jupyter_client and zmq warn about is theirs
 @pytest.mark.filterwarnings("default")
 @each_notebook
-def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, execute: Callable[[Any], None],
                                                     pytestconfig: pytest.Config) -> None:
     stored = nbformat.read(path, as_version=4)
     notebook = nbformat.read(path, as_version=4)
     update = pytestconfig.getoption("--update-golden")
-    _use_this_interpreter(tmp_path, monkeypatch, "" if update else QUICK)
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True,
-                            resources={"metadata": {"path": DIRECTORY}})
-    asyncio.run(client.async_execute())
+    execute(notebook)
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error", cell.source

@@ -9,7 +9,8 @@ import pytest
 from loopkit.errors import CallError, UndecidedError
 from loopkit.poly.counting import number_of_points
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import InstanceSet, Set, all_points, parse_assumptions, universe_params
+from loopkit.poly.points import all_points
+from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
 
 def count_text(text: str) -> str:

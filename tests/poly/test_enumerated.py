@@ -8,8 +8,9 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
 from loopkit.poly.piecewise import affine_on, subscripts_on, where_holds
+from loopkit.poly.points import all_points
 from loopkit.poly.relations import element_at
-from loopkit.poly.sets import InstanceSet, all_points, parse_assumptions
+from loopkit.poly.sets import InstanceSet, parse_assumptions
 
 FEW = InstanceSet.parse("[n] -> {[k,i]: -1<=k<4 and 0<=i<n}")
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import loopkit as lk
 from loopkit.errors import InternalError
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.pipelines import Drawer, NothingToDoError, Step
@@ -68,7 +68,7 @@ def test_among_other_steps(part: int) -> None:
                 for x in ("j", "j_before"):
                     knl = taken(knl, Step("realize_scan", (x,)))
         try:
-            lowered = lower_fully(knl)
+            lowered = lowered_once(knl)
         except InternalError:
             raise AssertionError(knl.history.script()) from None
         except lk.LoopkitError as refusal:

@@ -13,7 +13,7 @@ from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
@@ -53,7 +53,7 @@ def test_the_result_stays(make: object, stages: int) -> None:
     assert lk.verify(knl, full=True).verdict is lk.Verdict.PROVEN
     for n in (0, 1, 2, 7):
         assert_same(plain, knl, n=n)
-        run(lower_fully(knl), n)
+        run(lowered_once(knl), n)
 
 
 def test_the_copies_come_first_and_say_what_they_are() -> None:
@@ -161,7 +161,7 @@ def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:
     """By the check of the tree, by that of the program, and by a machine where copies are as late as may be."""
     knl = piped(stages, **sizes)
     count = 0
-    for lowered in map(built, with_one_changed(lower_fully(knl), wrong)):
+    for lowered in map(built, with_one_changed(lowered_once(knl), wrong)):
         races = report(knl, lowered)["races"]
         assert races.verdict is lk.Verdict.REFUTED, lowered
         assert "an asynchronous copy, is performed" in str(races)

@@ -15,7 +15,7 @@ from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.vector_access import VectorAccess, vectors_of
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make
@@ -53,7 +53,7 @@ def test_one_launch_where_there_were_two() -> None:
     assert "cudaMemset(part, 0, sizeof(flagged<float>)*n);" in code.host
     assert "#pragma omp" not in str(lk.generate_code(knl, target="c"))
     assert all(text in str(knl) for text in ("blocks by tickets", "{id=write, sets a flag}", "waits for flags of part"))
-    assert validate(lower_fully(knl)) == ()
+    assert validate(lowered_once(knl)) == ()
     assert_same(plain, knl, n=7)
 
 
@@ -95,7 +95,7 @@ def run(knl: lk.LoopKernel, **shapes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     given = {name: rng.integers(-3, 4, shape).astype(F32) for name, shape in shapes.items()}
     first = next(iter(shapes.values()))
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     wanted = knl(**given).y
     for seed in range(4):
         found = execute(low, {**given, "y": np.zeros_like(wanted)}, dict(zip("nm", first, strict=False)),
@@ -138,7 +138,7 @@ def test_whatever_goes_forward(data: st.DataObject) -> None:
 
 def test_whoever_starts_out_of_turn_is_found() -> None:
     """Without the numbers, blocks may fill the GPU and wait for others that never start; and values must be told."""
-    low = lower_fully(on_blocks(sums()))
+    low = lowered_once(on_blocks(sums()))
     x = np.ones((6, 4), F32)
     kinds = {"value stored without its flag", "value read without a wait", "blocks without tickets"}
     found = [f for f in faults(low.program) if f.kind in kinds]
@@ -261,7 +261,7 @@ def test_what_is_waited_for_may_be_a_subscript(text: str, waits: str, tag: str) 
     assert waits in source
     assert len(re.findall(r"(?<!&)\bpart\[", source)) == 0
     compile_cuda(source)
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     assert validate(low) == ()
     rng = np.random.default_rng(0)
     given = {"x": rng.integers(-3, 4, (5, 4)).astype(F32), "y": np.zeros((5, 4), F32),
@@ -300,7 +300,7 @@ def test_vectors_moved_without_waiting_are_found() -> None:
             end
         end
         """, x=F32, z=np.int32), "b:g.0, j:vec")
-    low, other = lower_fully(lk.add_block_flags(plain, "part")), lower_fully(plain)
+    low, other = lowered_once(lk.add_block_flags(plain, "part")), lowered_once(plain)
     (own,), (vectors,) = ([vectors_of(node) for node in nodes_in(k.program.functions[0].body)
                            if isinstance(node, For) and vectors_of(node)] for k in (low, other))
     assert [v.array for v in vectors] == ["x", "y"]

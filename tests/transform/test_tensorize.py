@@ -14,7 +14,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.nests import Issue
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.verification.validation import findings, validate
 from tests.cases import matmul_by_warps
 from tests.matrix_kernels import data, product
@@ -58,7 +58,7 @@ def test_boxes_of_all_shapes_compute_what_loops_do(rows: int, depth: int) -> Non
     """On the host, lane by lane as the instruction takes elements, and by translation validation."""
     rng = random.Random(rows + depth)
     knl = matmul_by_warps((rows, depth), steps=rng.choice((16, 32)), stages=rng.choice((0, 1, 2)))
-    low = lower_fully(knl)
+    low = lowered_once(knl)
     assert issued(low) == {f"mma.m{rows}n8k{depth}.f64"}
     assert validate(low) == ()
     for size in ((1, 1, 1), tuple(rng.randrange(1, 40) for _ in range(3))):
@@ -123,7 +123,7 @@ def ragged(pipelined: bool) -> lk.LoopKernel:
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_partial_tiles_of_fragments(pipelined: bool) -> None:
-    low = lower_fully(ragged(pipelined))
+    low = lowered_once(ragged(pipelined))
     assert issued(low) == {BF16, "ldmatrix.x4", "ldmatrix.x4.trans"}
     assert validate(low) == ()
     np.testing.assert_array_equal(*run(low, (19, 9, 21), dtype="bfloat16"))
@@ -136,7 +136,7 @@ def test_tiles_at_an_edge_stay_loops() -> None:
     source = lk.generate_code(knl, target="cuda").source
     assert source.count("mma_m8n8k4_f64(acc") == 1
     assert source.count("+= a[") == 1
-    assert validate(lower_fully(knl)) == ()
+    assert validate(lowered_once(knl)) == ()
     with pytest.raises(lk.PreconditionError) as err:
         lk.lower(lk.set_options(knl, full_tiles=False))
     assert str(err.value).splitlines() == [
@@ -164,7 +164,7 @@ NEST_FAULTS = {"operand changed": False, "nest divergent": False, "row changed":
 @pytest.mark.parametrize(("name", "way"), [(F64, "shared"), (BF16, "ldmatrix"), ("mma.m16n8k16.s32.s8", "ldmatrix"),
                                            ("mma.m16n8k4.f32.tf32", "fragments")])
 def test_validation_and_the_machine_find_each_fault_of_an_instruction(name: str, way: str) -> None:
-    low, (given, expected) = lower_fully(product(name, way)), data(name)
+    low, (given, expected) = lowered_once(product(name, way)), data(name)
     found_kinds = set[str]()
     for number, fault in enumerate(f for f in faults(low.program) if f.kind in NEST_FAULTS):
         if fault.kind in found_kinds and number % 4:

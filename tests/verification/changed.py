@@ -10,7 +10,7 @@ from loopkit.ast.nodes import Completion, Instruction, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
 from loopkit.lowering.lowered import FINISHED, Lowered
-from loopkit.lowering.pipeline import lower_fully, run, stages
+from loopkit.lowering.pipeline import lowered_once, run, stages
 from loopkit.verification.checks import Subject, report_of
 
 Place = TypeVar("Place", bound=Node | Barrier)
@@ -54,7 +54,7 @@ def without(kind: type[Instruction], of: Completion | None = None, scope: Scope 
 
 def without_one_barrier(knl: lk.LoopKernel) -> Iterator[Lowered]:
     """The kernel lowered, one barrier left out, each in turn."""
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     for i, launch in enumerate(lowered.launches):
         for k in range(_count(launch.tree)):
             yield with_tree(lowered, i, _without(launch.tree, k))
@@ -62,7 +62,7 @@ def without_one_barrier(knl: lk.LoopKernel) -> Iterator[Lowered]:
 
 def without_barriers(knl: lk.LoopKernel) -> Lowered:
     """The kernel lowered, all barriers left out."""
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     for i, launch in enumerate(lowered.launches):
         tree = launch.tree
         while _count(tree):
@@ -81,7 +81,7 @@ def with_one_barrier_moved(knl: lk.LoopKernel) -> Iterator[Lowered]:
 
 def as_warp_barriers(knl: lk.LoopKernel) -> Iterator[Lowered]:
     """The kernel lowered, one barrier made one of each warp, each in turn."""
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     for i, launch in enumerate(lowered.launches):
         for k in range(_count(launch.tree)):
             if _barrier(launch.tree, k).scope is Scope.BLOCK:

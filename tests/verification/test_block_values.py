@@ -13,7 +13,7 @@ from loopkit.ast.nodes import Program
 from loopkit.instructions.phases import ArrivePhase
 from loopkit.kernel.tree import Barrier, rewrite
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully, lowered_in_one_version
+from loopkit.lowering.pipeline import lowered_in_one_version, lowered_once
 from loopkit.verification.validation import validate
 from tests.deep import DEEP, shared
 from tests.role_kernels import rows_of_data
@@ -76,7 +76,7 @@ def test_faults_of_a_program_are_found() -> None:
 
 
 def test_a_witness_has_the_length_of_the_loop() -> None:
-    low = lower_fully(_kernel(2, 2))
+    low = lowered_once(_kernel(2, 2))
     tree = rewrite(low.launches[0].tree, lambda node: without(ArrivePhase)(node) if isinstance(node, Barrier) else node)
     wrong = with_tree(low, 0, tree)
     found = str(report(_kernel(2, 2), built(wrong)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from tests.cases import matmul_tiled
 from tests.lowering.kernels import F32, make
 from tests.verification.changed import report
@@ -47,7 +47,7 @@ def test_assumptions_count() -> None:
 def test_a_tile_that_is_too_small() -> None:
     """As a fault in lowering would make it: the declared cells of a temporary are one column short."""
     knl = matmul_tiled()
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     tile = lowered.storages["a_fetch"]
     short = replace(tile, shape=(*tile.shape[:-1], tile.shape[-1] - 1))       # type: ignore[operator]
     found = report(knl, replace(lowered, storages={**lowered.storages, "a_fetch": short}))
@@ -64,7 +64,7 @@ def test_an_expansion_that_is_too_small() -> None:
             y[j] = t {id=use}
         end
         """, x=F32)
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     assert report(knl, lowered)["bounds"].verdict is lk.Verdict.PROVEN
 
 
@@ -125,7 +125,7 @@ def test_a_dtype_counts_in_each_cell_of_an_expanded_temporary() -> None:
         end
         """, [lk.TemporaryVariable("t", shape=(256,)), "..."], x=F32, b=np.uint8)
     knl = lk.tag_inames(knl, "i:l.1, j:l.0")
-    assert lower_fully(knl).storages["t"].lead == ("i",)
+    assert lowered_once(knl).storages["t"].lead == ("i",)
     assert bounds(knl).verdict is lk.Verdict.PROVEN
 
 

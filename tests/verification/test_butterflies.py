@@ -16,9 +16,10 @@ from loopkit.errors import InternalError
 from loopkit.instructions.shuffle import Excluded, Shuffle
 from loopkit.lowering import shuffles
 from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lower_fully, lowered_once
 from loopkit.lowering.shuffles import OverThreads, Part
 from loopkit.verification.validation import validate
+from tests.deep import shared
 from tests.lowering.kernels import F32, make
 from tests.verification.changed import changed
 
@@ -40,14 +41,19 @@ def centred(operation: str = "sum", lanes: int = 32, dtype: type = F32, **kwargs
     return lk.tag_inames(lk.add_dtypes(knl, {"x": dtype}), "i:g.0, k:l.0, j:l.0")
 
 
+@shared
+def usual() -> lk.LoopKernel:
+    return centred()
+
+
 def kinds(lowered: Lowered) -> set[str]:
     return {found.kind for found in validate(lowered)}
 
 
 def test_each_lane_has_the_result() -> None:
     for lockstep in (32, 4):
-        assert (lk.emulate(centred(), x=X, lockstep=lockstep).y == WANTED).all()
-    assert kinds(lower_fully(centred())) == set()
+        assert (lk.emulate(usual(), x=X, lockstep=lockstep).y == WANTED).all()
+    assert kinds(lowered_once(usual())) == set()
 
 
 # Faults of an instruction
@@ -57,7 +63,7 @@ def with_shuffles(change: Callable[[Shuffle], Shuffle]) -> Lowered:
         if isinstance(node, Region) and isinstance(node.instruction, Shuffle):
             return replace(node, instruction=change(node.instruction))
         return node
-    return changed(lower_fully(centred()), one)
+    return changed(lowered_once(usual()), one)
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -69,7 +75,7 @@ def with_shuffles(change: Callable[[Shuffle], Shuffle]) -> Lowered:
 def test_a_wrong_mask_or_a_step_in_one_direction(offset: int, change: Callable[[Shuffle], Shuffle]) -> None:
     wrong = with_shuffles(lambda shuffle: change(shuffle) if shuffle.offset == offset else shuffle)
     assert kinds(wrong) == {"lane"}
-    assert not (lk.emulate(centred(), x=X, program=wrong.program).y == WANTED).all()
+    assert not (lk.emulate(usual(), x=X, program=wrong.program).y == WANTED).all()
 
 
 def test_a_result_from_the_own_register_needs_all_steps() -> None:
@@ -102,7 +108,7 @@ def lowered_with(steps: Callable[[list[Part]], list[Part]]) -> Lowered:
 def test_a_missing_step(number: int) -> None:
     wrong = lowered_with(lambda parts: parts[:number] + parts[number + 1:])
     assert "lane" in kinds(wrong)
-    assert not (lk.emulate(centred(), x=X, program=wrong.program).y == WANTED).all()
+    assert not (lk.emulate(usual(), x=X, program=wrong.program).y == WANTED).all()
 
 
 def test_steps_in_another_order() -> None:
@@ -158,7 +164,7 @@ def test_a_step_of_some_iterations_only() -> None:
 def test_a_step_under_a_condition() -> None:
     def sometimes(node: Node) -> Node:
         return Block((If(p.Comparison(p.Variable("i"), "<", 1), Block((node,))),)) if is_step(node, 8) else node
-    assert {"missing", "lane"} <= kinds(changed(lower_fully(centred()), sometimes))
+    assert {"missing", "lane"} <= kinds(changed(lowered_once(usual()), sometimes))
 
 
 def test_a_condition_around_all_steps() -> None:

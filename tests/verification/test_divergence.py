@@ -11,7 +11,7 @@ import loopkit as lk
 from loopkit.ast.arrays import Array
 from loopkit.ast.check import divergent_names, divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from tests.lowering.kernels import exchange
 from tests.verification.changed import report
 
@@ -91,7 +91,7 @@ def test_values_that_differ_between_threads(node: Node, differs: bool) -> None:
 
 def test_the_report_refutes_a_divergent_barrier() -> None:
     knl = lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     (function,) = lowered.program.functions
     under = If(p.Comparison(V("l.0"), "<", 32), function.body)
     changed = replace(lowered, program=replace(lowered.program, functions=(replace(function, body=block(under)),)))

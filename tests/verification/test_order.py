@@ -9,7 +9,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.constructors import reordered
 from loopkit.kernel.tree import Leaf, Loop, Seq, seq
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from tests.lowering.kernels import F32, chain, make
 from tests.verification.changed import report, with_tree
 
@@ -32,7 +32,7 @@ def test_an_order_that_breaks_a_dependence() -> None:
 
 def test_the_loops_of_a_launch() -> None:
     knl = skewed()
-    lowered = with_tree(lower_fully(knl), 0, Loop("j", Loop("i", Leaf("insn"))))
+    lowered = with_tree(lowered_once(knl), 0, Loop("j", Loop("i", Leaf("insn"))))
     found = report(knl, lowered)["order"]
     assert found.verdict is lk.Verdict.REFUTED
     assert found.findings[0].text == "The lowered kernel runs 'insn' and 'insn' in the wrong order, or at once."
@@ -40,7 +40,7 @@ def test_the_loops_of_a_launch() -> None:
 
 def test_the_statements_of_a_launch() -> None:
     knl = chain()
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     tree = lowered.launches[0].tree
     assert isinstance(tree, Loop)
     assert isinstance(tree.body, Seq)
@@ -58,7 +58,7 @@ def test_the_launches() -> None:
         end
         """, [lk.TemporaryVariable("t", F32), "..."], x=F32)
     knl = lk.tag_inames(knl, "i:g.0, j:g.0")
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     assert len(lowered.launches) == 2
     assert report(knl, lowered)["order"].verdict is lk.Verdict.PROVEN
     turned = replace(lowered, launches=lowered.launches[::-1])
@@ -69,7 +69,7 @@ def test_the_launches() -> None:
 def test_what_is_read_from_memory_is_undecided() -> None:
     knl = make("{[i]: 0<=i<n}", "a[place[i]] = a[i]", a=F32, place=np.int32)
     assert lk.check_legal(knl).proven
-    lowered = lower_fully(knl)
+    lowered = lowered_once(knl)
     launch = lowered.launches[0]
     assert launch.tree == Loop("i", Leaf("insn"))
     found = report(knl, with_tree(lowered, 0, Leaf("insn")))["order"]

@@ -10,7 +10,7 @@ import loopkit as lk
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import with_assumed
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_axes, rows
 from tests.verification.changed import report, without_barriers
 
@@ -79,7 +79,7 @@ def test_values_that_cross_blocks_take_two_launches() -> None:
     knl = across_blocks()
     for x in ("i", "j"):
         knl = lk.split_iname(knl, x, 16, outer_tag="g.0", inner_tag="l.0")
-    assert len(lower_fully(knl).launches) == 2
+    assert len(lowered_once(knl).launches) == 2
     assert lk.check_races(knl).proven
 
 
@@ -176,7 +176,7 @@ def test_what_is_unsafe_is_not_refuted_again() -> None:
 def test_an_obligation_covers_no_other_race() -> None:
     plain = make("{[i,j]: 0<=i<64 and 0<=j<64}", "y[i // 2] = x[i] {id=a}\nz[j // 2] = x[j] {id=b}", x=F32)
     knl = lk.tag_inames(plain, "i:l.0", unsafe=True)
-    lowered = lower_fully(unchecked(knl, j="l.0"))
+    lowered = lowered_once(unchecked(knl, j="l.0"))
     (launch,) = lowered.launches
     bound = with_dependences(launch.kernel, lambda *_: with_assumed(knl))     # of these, only those of a were doubted
     findings = report(knl, replace(lowered, launches=(replace(launch, kernel=bound),)))["races"].findings
