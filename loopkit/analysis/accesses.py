@@ -29,7 +29,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add, affine_difference, if_affine, is_quasi_affine, names_in
 from loopkit.poly.domains import independent_parts
-from loopkit.poly.limits import kept, kept_by_kernel
+from loopkit.poly.limits import kept, kept_in_memo
 from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
 from loopkit.poly.sets import InstanceSet, Map, Set, universe_params
 
@@ -158,7 +158,7 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 _USE = "<use>"
 
 
-@kept_by_kernel
+@kept_in_memo
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
     lists: dict[str, list[Access]] = {}
@@ -246,7 +246,7 @@ def assumptions_on(knl: LoopKernel, names: Iterable[str]) -> Set:
     return reduce(Set.intersect, {id(parts[x]): parts[x] for x in names if x in parts}.values(), universe_params())
 
 
-@kept_by_kernel
+@kept_in_memo
 def _parts_of_assumptions(knl: LoopKernel) -> Mapping[str, Set] | None:
     return independent_parts(knl.assumptions)
 
@@ -343,7 +343,7 @@ def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
     return knl.value_params.union(statement.inames) - maybe_real(knl)
 
 
-@kept_by_kernel
+@kept_in_memo
 def maybe_real(knl: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype that no use shows to be integers: a call may pass 0.5."""
     untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}

@@ -30,7 +30,7 @@ from loopkit.kernel.tree import Path, relative_paths
 from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_in_memo
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SharedLoop, carry, differing, identity_on, in_time_order, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
@@ -42,7 +42,7 @@ Points = TypeVar("Points", Map, Set, InstanceSet)
 Pair = tuple[str, str]
 
 
-@kept_by_kernel
+@kept_in_memo
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
     every = with_assumed(knl)
@@ -335,7 +335,7 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
 # A refuted pair (unsafe=True) accesses one element in either order, so that its read may find any value. An undecided
 # pair (assume=) never accesses one element. Lowering and its checks rely on these claims alone.
 
-@kept_by_kernel
+@kept_in_memo
 def assumed_dependences(knl: LoopKernel, array: str) -> tuple[Dependence, ...]:
     """The assumed dependences of the temporary *array*."""
     return tuple(d for d in with_assumed(knl) if d.assumed and d.array == array) if knl.obligations else ()

@@ -28,7 +28,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Obligation, Statement
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
 from loopkit.poly.affine import add, affine_difference, is_quasi_affine, multiply, subtract
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import differing, in_one_iteration, joined_by_chains, out_of_time_order
 from loopkit.poly.sets import InstanceSet, Map
@@ -169,7 +169,7 @@ def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) ->
     return result
 
 
-@kept_by_kernel
+@kept_in_memo
 def packing_order(knl: LoopKernel) -> Mapping[str, int]:
     """The position of each iname among those that share an axis: one order for all statements, after that of the
     loops.
@@ -205,7 +205,7 @@ def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Ex
     return None
 
 
-@kept_by_kernel
+@kept_in_memo
 def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
     """Several inames on one axis as a mixed-radix number; a single iname counted from its least value.
 

@@ -14,12 +14,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import ForTag, InameTag, is_at_once, is_innermost, is_parallel
 from loopkit.kernel.tree import Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.relations import in_one_iteration, shared_dims
 from loopkit.poly.sets import Map, depends_on
 
 
-@kept_by_kernel
+@kept_in_memo
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
     """The path to each statement through its *sequential* loops."""
     return paths(sequential(knl.tree, knl.tags)) if knl.tags else knl.paths

@@ -10,7 +10,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.extents import extent_from, first_value, has_greatest, has_least
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.sets import InstanceSet, Set, equalities
 from loopkit.poly.unions import in_plain_bounds, without_covered
 
@@ -30,13 +30,13 @@ def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
     return domain if sizes.plain_is_universe() else domain.intersect_params(sizes)
 
 
-@kept_by_kernel
+@kept_in_memo
 def known_sizes(knl: LoopKernel) -> Set:
     """The equalities of sizes, and no other constraints, that the assumptions imply."""
     return equalities(knl.assumptions) if knl.whole is None else knl.whole.known_sizes
 
 
-@kept_by_kernel
+@kept_in_memo
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """The least value of *iname* over all its statements, and its extent if that is constant, else 0.
 
@@ -56,7 +56,7 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
 
 
-@kept_by_kernel
+@kept_in_memo
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
 
@@ -78,7 +78,7 @@ def _unbounded(iname: str) -> PreconditionError:
         hint=f"keep the loop over '{iname}' sequential, or bound it by sizes too, as in '0 <= {iname} < n'")
 
 
-@kept_by_kernel
+@kept_in_memo
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
     found = [d.onto((iname,)) for d in _domains_of(knl, iname)]

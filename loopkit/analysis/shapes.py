@@ -18,7 +18,7 @@ from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import affine_difference, if_affine
 from loopkit.poly.elements import axis_extent, extended_within, missed, outside, reached_within, subscript_range
-from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept_in_memo
 from loopkit.poly.piecewise import known_value
 from loopkit.poly.sets import InstanceSet, Set, range_condition
 
@@ -29,7 +29,7 @@ Shape = tuple[Expression | None, ...]
 MOST_CONSTANT = 12288
 
 
-@kept_by_kernel
+@kept_in_memo
 def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
 
@@ -100,7 +100,7 @@ def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> S
 
 
 # many arrays are subscripted alike
-@kept_by_kernel
+@kept_in_memo
 def _extent(knl: LoopKernel, uses: tuple[tuple[InstanceSet, Expression], ...]) -> Expression | None:
     return axis_extent(uses, assumptions_on(knl, {x for domain, e in uses for x in (*domain.params, *variables(e))}))
 
@@ -110,7 +110,7 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
     return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
 
 
-@kept_by_kernel
+@kept_in_memo
 def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 

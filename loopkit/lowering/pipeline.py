@@ -53,7 +53,7 @@ from loopkit.lowering.storage import allocate_storage, each_storage
 from loopkit.lowering.stored import Storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
-from loopkit.poly.limits import affordable, apart, bounded, kept, kept_by_kernel
+from loopkit.poly.limits import affordable, apart, bounded, kept, kept_in_memo
 from loopkit.shown import ENTRY_POINTS
 from loopkit.transform.tags import require_constant_extents
 
@@ -367,7 +367,7 @@ def _lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered
 COST_BUDGET = 6_000_000
 
 
-@kept_by_kernel
+@kept_in_memo
 def cost_of(knl: LoopKernel) -> Cost:
     """The cells of the temporaries, the launches and the host's loops of *knl*, as far as they are known.
 

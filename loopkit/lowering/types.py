@@ -25,7 +25,7 @@ from loopkit.expr.tuples import field_dtypes, joined_tuples
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 
 #: The name of the mark on kernels whose types are inferred, among their results.
 _INFERRED = "types are inferred"
@@ -47,7 +47,7 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
     return kernel if _INFERRED in kernel.memo else _kernel_with_types(kernel)
 
 
-@kept_by_kernel
+@kept_in_memo
 def _kernel_with_types(kernel: LoopKernel) -> LoopKernel:
     types = _require_inferred(kernel, solved_types(kernel))
     for s in kernel.statements:
@@ -112,7 +112,7 @@ def _parsed_number(text: str) -> complex:
 
 # The fixed point
 
-@kept_by_kernel
+@kept_in_memo
 def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
     """The types of all names of *kernel*; ``None`` where one cannot be inferred."""
     types: dict[str, Type | None] = dict.fromkeys(kernel.inames, WEAK_INT)

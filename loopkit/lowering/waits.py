@@ -24,7 +24,7 @@ from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, nodes_in, parts_of, p
 from loopkit.lowering.block_values import block_values
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
-from loopkit.poly.limits import kept, kept_by_kernel
+from loopkit.poly.limits import kept, kept_in_memo
 from loopkit.poly.piecewise import equal_coordinates, points_where
 from loopkit.poly.relations import in_one_iteration, only_dims, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, as_points
@@ -183,7 +183,7 @@ class Waits:
             return h.pairs, only_dims(h.pairs, *dims)           # the first keeps its id alive
         return kept(self.memo, (id(h.pairs), h.source, h.sink, frozenset(among)), named)[1]
 
-    @kept_by_kernel
+    @kept_in_memo
     def _covered(self, source: str, sink: str, place: int, wait: Instruction) -> Map | None:
         """Pairs between which a thread passes *place*, whose *wait* then waits for the source."""
         first = self._waited_for(source, place, wait)
@@ -199,7 +199,7 @@ class Waits:
             i: x.node.instructions for i, x in enumerate(every) if x.producer is role or i == place}
         return wait.waits_for(source, place, places, self._order, partial(self._in_phase, wait))
 
-    @kept_by_kernel
+    @kept_in_memo
     def _order(self, first: str | int, second: str | int) -> Map:
         """Pairs in one block, of statements by id or of places by number, of which the first runs first.
 

@@ -213,7 +213,7 @@ K = TypeVar("K", bound=_HasMemo)
 P = ParamSpec("P")
 
 
-def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concatenate[K, P], A]:
+def kept_in_memo(function: Callable[Concatenate[K, P], A]) -> Callable[Concatenate[K, P], A]:
     """*function*, of a kernel or another object with a memo, and of hashable arguments, with its results :func:`kept`
     in the memo.
     """

@@ -19,7 +19,7 @@ from loopkit.poly.limits import (
     bounded,
     coalesced,
     gave_up,
-    kept_by_kernel,
+    kept_in_memo,
     kept_results,
     without_empty_pieces,
 )
@@ -87,7 +87,7 @@ class InstanceSet(Shown):
                      if self.set.involves_dims(DIM.param, i, 1))
 
     @property
-    @kept_by_kernel                                   # isl simplifies in place: a later text might be another one
+    @kept_in_memo                                   # isl simplifies in place: a later text might be another one
     def text(self) -> str:
         """isl's notation, without parameters that do not occur."""
         return str(with_dim_names(coalesced(self.set).remove_redundancies().drop_unused_params(), self.inames))
@@ -113,7 +113,7 @@ class InstanceSet(Shown):
         inames = tuple(inames)
         return self if inames == self.inames else self._onto(inames)
 
-    @kept_by_kernel
+    @kept_in_memo
     def _onto(self, inames: tuple[str, ...]) -> InstanceSet:
         if inames == tuple(x for x in self.inames if x in inames):
             gone = [i for i, x in enumerate(self.inames) if x not in inames]
@@ -151,7 +151,7 @@ class InstanceSet(Shown):
         own = tuple(dict.fromkeys(x for x in names if self.set.find_dim_by_name(DIM.param, x) >= 0))
         return self._without_params(own) if own else self
 
-    @kept_by_kernel
+    @kept_in_memo
     def _without_params(self, names: tuple[str, ...]) -> InstanceSet:
         points = self.set
         for x in names:
@@ -191,7 +191,7 @@ class InstanceSet(Shown):
         """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
         return self.named(reduce(Set.intersect, (condition_set(op, e, self.inames) for op, e in conditions), self.set))
 
-    @kept_by_kernel
+    @kept_in_memo
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
         return constant_range(self.set, self.inames.index(iname))

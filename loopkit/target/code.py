@@ -31,7 +31,7 @@ from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.shown import Shown
 
 
@@ -371,7 +371,7 @@ def resolve_text_target(target: object) -> TextTarget:
     return found
 
 
-@kept_by_kernel
+@kept_in_memo
 def called_functions(kernel: LoopKernel) -> Mapping[str, ScalarFunction]:
     """The scalar functions that statements of *kernel* call, by name."""
     return {f.name: f for s in kernel.statements for e in (s.assignee, s.expression, *s.predicates)

@@ -22,7 +22,7 @@ from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in
 from loopkit.lowering.lowered import BoundStatement, Launch
 from loopkit.lowering.stored import Storage
-from loopkit.poly.limits import affordable, kept, kept_by_kernel
+from loopkit.poly.limits import affordable, kept, kept_in_memo
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
@@ -157,13 +157,13 @@ class Conflicts:
         storage = self.storages.get(array)
         return storage is not None and storage.space is AddressSpace.WARP
 
-    @kept_by_kernel
+    @kept_in_memo
     def loops(self, first: str, second: str) -> tuple[SharedLoop, ...]:
         """The loops that two statements share, as dimensions of the first and of the second."""
         a, b = (self.launch.statements[s].statement.inames for s in (first, second))
         return tuple(shared_dims(a, b, meeting(self.ways.statements[first], self.ways.statements[second]).loops))
 
-    @kept_by_kernel
+    @kept_in_memo
     def levels(self, first: str, second: str) -> Mapping[int, tuple[frozenset[int], frozenset[int]]]:
         """For each level at which the first may run before the second, or at once: the block's barriers that must run
         between, and those of each warp.

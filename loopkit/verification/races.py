@@ -23,7 +23,7 @@ from loopkit.kernel.tree import Barrier, leaves, parts_of
 from loopkit.lowering.hazards import Hazard, hazards, scope_between_places, tile_reads, unfinished
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.relations import differing_first_at, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
@@ -46,7 +46,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
     return Check("races", summary, tuple(findings), claim="no races")
 
 
-@kept_by_kernel
+@kept_in_memo
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
@@ -246,12 +246,12 @@ def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
         or any(isinstance(i, StartPhases) for i in place.barrier.instructions)
 
 
-@kept_by_kernel
+@kept_in_memo
 def _unfinished(conflicts: Conflicts) -> tuple[Hazard, ...]:
     return tuple(unfinished(conflicts.launch, conflicts.storages))
 
 
-@kept_by_kernel
+@kept_in_memo
 def _waits(conflicts: Conflicts) -> Waits:
     return Waits(conflicts.launch, conflicts.launch.tree)
 

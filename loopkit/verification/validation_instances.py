@@ -24,7 +24,7 @@ from loopkit.lowering.lowered import BoundStatement
 from loopkit.lowering.stored import in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError, if_affine
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points, universe_params
@@ -107,7 +107,7 @@ class InstanceCheck(LaunchCheck):
             found = found if held is None else held
         return as_points(found.set)
 
-    @kept_by_kernel
+    @kept_in_memo
     def _domain(self, statement: str) -> Set:
         """The instances at which the affine conditions of the statement hold."""
         s = self.kernel.statement_by_id[statement]

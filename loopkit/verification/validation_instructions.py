@@ -46,7 +46,7 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.elements import outside
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.piecewise import (
     equal_coordinates,
     is_piecewise,
@@ -302,7 +302,7 @@ class WarpRegisterCheck(LaunchCheck):
             text = f"'{e.assign.statement}' reads an element of '{array.name}' from a lane that holds another element"
             yield from self.mismatch("lane", e.assign.statement, text, pairs.domain(), e.coordinates)
 
-    @kept_by_kernel
+    @kept_in_memo
     def _may_be_away(self, own: _Index, other: _Index, meant: Expression) -> bool:
         """Are there such elements if all threads of a block execute both statements, with any values of other names?
 

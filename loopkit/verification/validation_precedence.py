@@ -15,7 +15,7 @@ from loopkit.ast.phases import Phase
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.phases import ArrivePhase, WaitPhase
 from loopkit.kernel.tree import meeting
-from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.limits import kept_in_memo
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where, projected
 from loopkit.poly.relations import in_time_order, only_dims, shared_dims
 from loopkit.poly.sets import Map, Set
@@ -55,7 +55,7 @@ class Precedence(LaunchCheck):
 
     memo: dict[object, Any]
 
-    @kept_by_kernel
+    @kept_in_memo
     def coordinates_of(self, execution: Execution, also: tuple[str, ...]) -> Coordinates:
         """The coordinates that order it among barriers, those of the loops with barriers; and *also*."""
         loops = (meeting(execution.path, place.path).loops for place in self.places)
@@ -69,7 +69,7 @@ class Precedence(LaunchCheck):
         phase = phase_of(execution)
         return 0 if phase is None else substitute(phase.number, execution.names)
 
-    @kept_by_kernel
+    @kept_in_memo
     def before(self, x: Coordinates, y: Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second.
 
@@ -110,11 +110,11 @@ class Precedence(LaunchCheck):
     def _phase_waits(self) -> Sequence[tuple[Execution, Phase]]:
         return [(e, i.of) for e in self.places for i in e.sync.instructions if isinstance(i, WaitPhase)]
 
-    @kept_by_kernel
+    @kept_in_memo
     def at(self, place: Execution) -> Coordinates:
         return self.coordinates_of(place, place.loops)
 
-    @kept_by_kernel
+    @kept_in_memo
     def behind(self, x: Coordinates, place: Execution, event: Completion | None) -> Map:
         """Executions of *x* and of *place* after it, which waits for an *event* that needs it."""
         def first(a: Coordinates, b: Coordinates) -> Map:

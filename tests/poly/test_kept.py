@@ -118,7 +118,7 @@ def test_an_answer_is_found_once() -> None:
 def test_a_kernel_keeps_one_result_for_each_argument() -> None:
     calls: list[str] = []
 
-    @limits.kept_by_kernel
+    @limits.kept_in_memo
     def doubled(knl: lk.LoopKernel, text: str, *, times: int = 2) -> str:
         calls.append(text)
         return text*times
