@@ -128,8 +128,8 @@ def test_products_that_are_no_boxes_do_without_matrix_instructions() -> None:
     make, f64 = lk.library.batched_matmul, np.float64
     for knl in (make(f64, size=12), make(f64, size=136), make(f64, size=64, mma=False), make(f64, steps=10),
                 make(f64, warp=(64, 48)), make(size=64), lk.library.matmul(), lk.library.matmul(f64, mma=False)):
-        assert "mma_" not in lk.generate_code(knl, target="cuda").source
-    assert "mma_m16n8k4_f64(acc" in lk.generate_code(lk.library.matmul(f64), target="cuda").source
+        assert "by=mma" not in knl.statements_text
+    assert "by=mma.m16n8k4.f64" in lk.library.matmul(f64).statements_text
     with pytest.raises(lk.PreconditionError, match="Matrix instructions need float64, not float32"):
         make(mma=True)
     with pytest.raises(lk.PreconditionError, match="64 steps are not a multiple of 24"):

@@ -145,7 +145,7 @@ def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transp
     assert ("by=tma.store" in knl.statements_text) == by_tma
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize(("shape", "given", "blocks"), [
     ((4088, 4104, 4072), {}, 8), ((2056, 3080, 4104), {}, 2), ((8200, 8200, 8200), {}, 4),
     ((4096, 4096, 4072), {"b_transposed": True}, 8),
@@ -212,7 +212,7 @@ def test_refused(given: dict[str, object], message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.deep(every=32)
+@pytest.mark.deep(every=64)
 @pytest.mark.parametrize("rows", [64, 128, 192, 256])
 @pytest.mark.parametrize("columns", [64, 128, 192, 256])
 @pytest.mark.parametrize("how", [{}, {"result": "float32"}, {"store": "shared"}, {"store": "registers"}], ids=str)

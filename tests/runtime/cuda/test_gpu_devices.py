@@ -112,10 +112,10 @@ def taken(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_import(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
     real = builtins.__import__
 
-    def imported(name: str, *rest: Any) -> Any:
+    def imported(name: str, *rest: Any, **named: Any) -> Any:
         if name.split(".")[0] == "pycuda":
             raise error
-        return real(name, *rest)
+        return real(name, *rest, **named)
     for name in ("pycuda", "pycuda.driver", "pycuda.gpuarray", "pycuda.tools"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", imported)
