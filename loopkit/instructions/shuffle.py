@@ -108,7 +108,7 @@ class Shuffle(Instruction):
 
 
 def may_exchange(operation: Operation, dtype: np.dtype) -> bool:
-    """Can both lanes of a pair combine their values of *dtype* by *operation*, so that both then hold the same bits?
+    """Do both lanes of a pair get the same bits if each one combines the two values of *dtype* by *operation*?
 
     The text combines truth values by ``||`` and ``&&``, which would not shuffle in a lane whose own value decides.
     """

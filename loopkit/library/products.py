@@ -56,7 +56,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg warp: the rows and columns of a warp's part; default: 64 elements of *c* per thread, 32 of 8 bytes, 128 by mma.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma* and
-        *shape*, the default for rows of no multiple of 16 bytes. Else clusters share copies of *b*, if TMA is slow.
+        *shape*, the default for rows of no multiple of 16 bytes. For rows of *b* of an odd one, clusters share copies.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
     :arg min_blocks: the least number of blocks of a multiprocessor; 0: any; default: 2 for a small *warp*, else 1.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.

@@ -99,7 +99,7 @@ def test_a_fault_is_found(fault: str) -> None:
     assert {m.kind for m in validate(wrong)} == {"instruction"}
     try:
         found = lk.emulate(knl, x=x, target=SM_90, program=wrong.program).y
-    except lk.LoopkitError:
+    except lk.VerificationError:
         return
     assert not np.array_equal(found.astype(float), 2*x.astype(float))
 
